@@ -13,19 +13,20 @@ import (
 // services included, may be called concurrently. They block until the daemon answers or
 // ctx ends.
 type Client struct {
-	Sandboxes *Sandboxes
-	Processes *Processes
-	Contexts  *Contexts
-	Files     *Files
-	Ports     *Ports
-	Networks  *Networks
-	Secrets   *Secrets
-	Held      *Held
-	Snapshots *Snapshots
-	Images    *Images
-	Tokens    *Tokens
-	Tenants   *Tenants
-	Audit     *Audit
+	Sandboxes    *Sandboxes
+	Processes    *Processes
+	Contexts     *Contexts
+	Files        *Files
+	Ports        *Ports
+	Networks     *Networks
+	Secrets      *Secrets
+	Held         *Held
+	Snapshots    *Snapshots
+	Images       *Images
+	Tokens       *Tokens
+	Tenants      *Tenants
+	Audit        *Audit
+	Explorations *Explorations
 
 	conn *connection
 }
@@ -33,20 +34,21 @@ type Client struct {
 // newClient returns a client whose services share a connection.
 func newClient(conn *connection) *Client {
 	return &Client{
-		Sandboxes: &Sandboxes{conn},
-		Processes: &Processes{conn},
-		Contexts:  &Contexts{conn},
-		Files:     &Files{conn},
-		Ports:     &Ports{conn},
-		Networks:  &Networks{conn},
-		Secrets:   &Secrets{conn},
-		Held:      &Held{conn},
-		Snapshots: &Snapshots{conn},
-		Images:    &Images{conn},
-		Tokens:    &Tokens{conn},
-		Tenants:   &Tenants{conn},
-		Audit:     &Audit{conn},
-		conn:      conn,
+		Sandboxes:    &Sandboxes{conn},
+		Processes:    &Processes{conn},
+		Contexts:     &Contexts{conn},
+		Files:        &Files{conn},
+		Ports:        &Ports{conn},
+		Networks:     &Networks{conn},
+		Secrets:      &Secrets{conn},
+		Held:         &Held{conn},
+		Snapshots:    &Snapshots{conn},
+		Images:       &Images{conn},
+		Tokens:       &Tokens{conn},
+		Tenants:      &Tenants{conn},
+		Audit:        &Audit{conn},
+		Explorations: &Explorations{conn},
+		conn:         conn,
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"ramet.dev/ramet/internal/node/capture"
 	"ramet.dev/ramet/internal/node/compare"
 	"ramet.dev/ramet/internal/node/dataplane"
+	"ramet.dev/ramet/internal/node/explore"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/images"
 	"ramet.dev/ramet/internal/node/inspect"
@@ -130,6 +131,7 @@ type Node struct {
 	plane       *dataplane.Plane
 	timelines   *timeline.Timelines
 	publisher   *published.Publisher
+	explorer    *explore.Explorer
 	selfControl *selfcontrol.Server
 
 	// What they may take.
@@ -226,6 +228,14 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	m.offers.listens = m.publisher
+	if m.explorer, err = m.openExplorer(ctx); err != nil {
+		m.publisher.Close()
+		m.pool.Close()
+		m.networks.Close()
+		m.launcher.Close()
+		return nil, err
+	}
+	m.offers.explores = m.explorer
 	m.networks.Adopt(ctx)
 	// Not before: recovery does not lock what watchers change, and sandboxes ask
 	// for forks at once.
@@ -238,6 +248,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	m.chores.Go(m.attendant.Attend)
 	m.chores.Go(m.room.Keep)
 	m.chores.Go(func(ctx context.Context) { m.alarms.Run(ctx, m.timeIsUp) })
+	m.explorer.Resume()
 	return m, nil
 }
 
@@ -320,6 +331,7 @@ const backgroundGrace = 10 * time.Second
 
 // Close ends the pool and lets go of the sandboxes, which run on.
 func (m *Node) Close() error {
+	m.explorer.Close() // first of all: it ends sandboxes
 	m.publisher.Close()
 	m.sandboxes.Close()
 	m.chores.Cancel()

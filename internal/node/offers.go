@@ -28,6 +28,7 @@ type offers struct {
 	holds
 	compares
 	steps
+	explores
 	publishes
 	listens
 }
@@ -93,6 +94,7 @@ type (
 	holds     interface{ service.Held }
 	compares  interface{ service.Compare }
 	steps     interface{ service.Timeline }
+	explores  interface{ service.Explorations }
 	publishes interface{ service.Events }
 	listens   interface{ service.PublishedPorts }
 )

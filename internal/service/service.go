@@ -19,6 +19,7 @@ type Service interface {
 	Compare
 	Snapshots
 	Timeline
+	Explorations
 	Images
 	Events
 	Tokens

@@ -66,6 +66,7 @@ func init() {
 		"check":    checkKinds,
 		"attempts": attempts,
 		"attempt":  attempt,
+		"trail":    trail,
 
 		"fs":      fs,
 		"serve":   serve,

@@ -199,6 +199,21 @@ func churn(args []string) (int, error) {
 	}
 }
 
+// trail adds the variables that its arguments name to /srv/trail, and prints the variable SCORE.
+func trail(args []string) (int, error) {
+	f, err := os.OpenFile("/srv/trail", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return 1, err
+	}
+	for _, name := range args {
+		if _, err := fmt.Fprintf(f, "%s ", os.Getenv(name)); err != nil {
+			return 1, err
+		}
+	}
+	fmt.Println(os.Getenv("SCORE"))
+	return 0, f.Close()
+}
+
 // sleep says that it started and sleeps.
 func sleep(args []string) (int, error) {
 	d, err := time.ParseDuration(args[0])
@@ -222,7 +237,8 @@ func spew(args []string) (int, error) {
 	return 0, err
 }
 
-// eat touches that many MiB of memory, keeps them and prints "done".
+// eat touches that many MiB of memory, keeps them for as long as the second argument says, and
+// prints "done".
 func eat(args []string) (int, error) {
 	mib, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -233,6 +249,11 @@ func eat(args []string) (int, error) {
 		b[i] = byte(i >> 12)
 	}
 	fmt.Println("done")
+	if len(args) > 1 {
+		if _, err := sleep(args[1:]); err != nil {
+			return 1, err
+		}
+	}
 	return int(b[0]), nil
 }
 

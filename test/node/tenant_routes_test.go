@@ -26,6 +26,7 @@ var bodies = map[string]string{
 	"POST /v1/snapshots/{id}/commit":                 `{"name":"stolen"}`,
 	"POST /v1/sandboxes/{id}/contexts":               `{"language":"python"}`,
 	"POST /v1/sandboxes/{id}/exec":                   `{"argv":["/bin/guest"]}`,
+	"POST /v1/sandboxes/{id}/explorations":           `{"run":{"argv":["/bin/guest"]}}`,
 	"POST /v1/sandboxes/{id}/bisect":                 `{"argv":["true"]}`,
 	"POST /v1/sandboxes/{id}/run-code":               `{"code":"1"}`,
 	"POST /v1/sandboxes/{id}/merge":                  `{"from":["BOX"]}`,
@@ -90,6 +91,10 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tried, err := n.Machine.Explore(harness.AsTenant("a"), "secretbox", api.ExplorePlan{Run: api.ExploreRun{Argv: []string{"/bin/guest", "true"}}, Keep: api.KeepNone})
+	if err != nil {
+		t.Fatal(err)
+	}
 	n.Create("own")
 	secret := func(req api.TokenRequest) string {
 		tok, err := n.Machine.CreateToken(owner, req)
@@ -104,9 +109,9 @@ func TestAnotherTenantReachesNothing(t *testing.T) {
 		"bound to another tree": secret(api.TokenRequest{Scope: api.ScopeAdmin, Tree: "own"}),
 	}
 	things := map[string][]string{
-		"sandboxes": {box.ID, box.Name}, "snapshots": {snap.ID, snap.Name}, "images": {img.ID, "secretimage"}, "tokens": {mine.ID},
+		"sandboxes": {box.ID, box.Name}, "snapshots": {snap.ID, snap.Name}, "images": {img.ID, "secretimage"}, "tokens": {mine.ID}, "explorations": {tried.ID},
 	}
-	mineAre := []string{box.ID, box.Name, snap.ID, snap.Name, mine.ID, mine.Name, img.ID, "secretimage"}
+	mineAre := []string{box.ID, box.Name, snap.ID, snap.Name, mine.ID, mine.Name, img.ID, "secretimage", tried.ID}
 	var doc struct{ Paths map[string]map[string]any }
 	if err := json.Unmarshal(askAs(server, "", "GET", "/openapi.json", "").Body.Bytes(), &doc); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	sbxA  = "sbx_aaaaaaaaaaaaaaaa"
+	xplA  = "xpl_aaaaaaaaaaaaaaaa"
 	sbxB  = "sbx_bbbbbbbbbbbbbbbb"
 	snapA = "snap_aaaaaaaaaaaaaaaa"
 	imgA  = "img_aaaaaaaaaaaaaaaa"

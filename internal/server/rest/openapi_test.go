@@ -218,6 +218,7 @@ func checkResponses(t *testing.T, doc *document, route string, op docOperation) 
 }
 
 const wantRoutes = `
+DELETE /v1/explorations/{id}
 DELETE /v1/images/{ref}
 DELETE /v1/sandboxes/{id}
 DELETE /v1/sandboxes/{id}/contexts/{context}
@@ -234,6 +235,9 @@ GET /readyz
 GET /v1/audit
 GET /v1/audit/verify
 GET /v1/events
+GET /v1/explorations
+GET /v1/explorations/{id}
+GET /v1/explorations/{id}/events
 GET /v1/images
 GET /v1/images/{ref}
 GET /v1/network/profiles
@@ -276,6 +280,7 @@ GET /v1/tree
 HEAD /v1/sandboxes/{id}/files
 PATCH /v1/sandboxes/{id}
 PATCH /v1/tenants/{tenant}
+POST /v1/explorations/{id}/cancel
 POST /v1/images
 POST /v1/images/prune
 POST /v1/sandboxes
@@ -285,6 +290,7 @@ POST /v1/sandboxes/{id}/contexts
 POST /v1/sandboxes/{id}/contexts/{context}/interrupt
 POST /v1/sandboxes/{id}/contexts/{context}/restart
 POST /v1/sandboxes/{id}/exec
+POST /v1/sandboxes/{id}/explorations
 POST /v1/sandboxes/{id}/files/chmod
 POST /v1/sandboxes/{id}/files/mkdir
 POST /v1/sandboxes/{id}/files/move

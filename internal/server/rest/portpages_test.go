@@ -340,7 +340,7 @@ func TestTokensInURLs(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{
-		"GET /v1/events", "GET /v1/sandboxes/{id}/events", "GET /v1/sandboxes/{id}/exec", "GET /v1/sandboxes/{id}/files/watch", "GET /v1/sandboxes/{id}/logs",
+		"GET /v1/events", "GET /v1/explorations/{id}/events", "GET /v1/sandboxes/{id}/events", "GET /v1/sandboxes/{id}/exec", "GET /v1/sandboxes/{id}/files/watch", "GET /v1/sandboxes/{id}/logs",
 		"GET /v1/sandboxes/{id}/network/log", "GET /v1/sandboxes/{id}/processes/{pid}/attach", "GET /v1/sandboxes/{id}/processes/{pid}/output",
 	}; !slices.Equal(got, want) {
 		t.Errorf("taken for %q", got)

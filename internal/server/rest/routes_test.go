@@ -191,6 +191,30 @@ func recorder(calls *[]string) *apitest.Service {
 				return someSandbox(sbxA), nil
 			},
 		},
+		ExploreFuncs: apitest.ExploreFuncs{
+			ExploreFunc: func(_ context.Context, ref string, plan api.ExplorePlan) (*api.Exploration, error) {
+				note("Explore", ref, plan)
+				return &api.Exploration{ID: xplA, State: api.ExplorationRunning}, nil
+			},
+			ExplorationsFunc: func(_ context.Context, f api.ExplorationFilter) ([]api.Exploration, error) {
+				note("Explorations", f)
+				return nil, nil
+			},
+			GetExplorationFunc: func(_ context.Context, id string, wait bool) (*api.Exploration, error) {
+				note("GetExploration", id, wait)
+				return &api.Exploration{ID: id, State: api.ExplorationDone}, nil
+			},
+			ExplorationEventsFunc: func(_ context.Context, id string, since int64, follow bool, began func(), each func(api.ExplorationEvent) error) error {
+				note("ExplorationEvents", id, since, follow)
+				began()
+				return each(api.ExplorationEvent{Seq: 7, Kind: api.ExplorationChanged, State: api.ExplorationDone})
+			},
+			CancelExplorationFunc: func(_ context.Context, id string) (*api.Exploration, error) {
+				note("CancelExploration", id)
+				return &api.Exploration{ID: id, State: api.ExplorationCanceled}, nil
+			},
+			RemoveExplorationFunc: func(_ context.Context, id string) error { note("RemoveExploration", id); return nil },
+		},
 		TimelineFuncs: apitest.TimelineFuncs{
 			RewindFunc: func(_ context.Context, ref string, step int) (*api.Sandbox, error) {
 				note("Rewind", ref, step)
@@ -371,6 +395,16 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/rollback", `{"step":3}`, `Rewind "` + sbxA + `" 3`, 200, sbxA},
 		{"POST", one + "/rollback", `{"step":3,"snapshot":"s"}`, "", 400, "exactly one"},
 		{"POST", one + "/rollback", `{}`, "", 400, "exactly one"},
+		{"POST", one + "/explorations", `{"width":3,"run":{"shell":"make"}}`, `Explore "` + sbxA + `" {"width":3,"run":{"shell":"make"}}`, 202, `"children":[]`},
+		{"POST", one + "/explorations?wait=true", `{"run":{"shell":"make"}}`, `Explore "` + sbxA + `" {"run":{"shell":"make"}} GetExploration "` + xplA + `" true`, 200, `"state":"done"`},
+		{"POST", one + "/explorations", `{"run":{"shell":"make"},"score":{"by":"regexp","pattern":"("}}`, "", 400, `"field":"score.pattern"`},
+		{"POST", one + "/explorations", `{"width":2}`, "", 400, `exactly one of argv, shell and code`},
+		{"GET", "/v1/explorations?sandbox=a&state=done", "", `Explorations {"Sandbox":"a","State":"done"}`, 200, `{"items":[]}`},
+		{"GET", "/v1/explorations/" + xplA, "", `GetExploration "` + xplA + `" false`, 200, `"winners":[]`},
+		{"GET", "/v1/explorations/" + xplA + "/events?since=3", "", `ExplorationEvents "` + xplA + `" 3 false`, 200, "id: 7\nevent: event\n"},
+		{"POST", "/v1/explorations/" + xplA + "/cancel", "", `CancelExploration "` + xplA + `"`, 200, `"state":"canceled"`},
+		{"DELETE", "/v1/explorations/" + xplA, "", `RemoveExploration "` + xplA + `"`, 204, ""},
+		{"GET", "/v1/explorations/a", "", "", 400, "no"},
 		{"GET", one + "/timeline", "", `Timeline "` + sbxA + `"`, 200, `{"items":[]}`},
 		{"POST", one + "/bisect", `{"shell":"make test"}`, `Bisect "` + sbxA + `" {"shell":"make test"}`, 200, `"tried":[]`},
 		{"POST", "/v1/sandboxes", `{"image":"python","network":{"profile":"open","deny":["a.example.org"]}}`,

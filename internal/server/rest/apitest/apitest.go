@@ -45,6 +45,7 @@ type Service struct {
 	SnapshotFuncs
 	ImageFuncs
 	TimelineFuncs
+	ExploreFuncs
 	NetworkFuncs
 	SecretFuncs
 }

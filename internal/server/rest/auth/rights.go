@@ -31,6 +31,7 @@ var exceptions = map[string]Right{
 	"GET /metrics":      {Scope: api.ScopeRead, operator: true},
 
 	"GET /v1/events":                                {Scope: api.ScopeRead, InURL: true},
+	"GET /v1/explorations/{id}/events":              {Scope: api.ScopeRead, InURL: true},
 	"GET /v1/sandboxes/{id}/events":                 {Scope: api.ScopeRead, InURL: true},
 	"GET /v1/sandboxes/{id}/files/watch":            {Scope: api.ScopeRead, InURL: true},
 	"GET /v1/sandboxes/{id}/logs":                   {Scope: api.ScopeRead, InURL: true},

@@ -14,6 +14,7 @@ func Register(r *route.Router, s *stream.Streams, svc service.Service) {
 	(&forks{svc}).routeForks(r)
 	(&snapshots{svc}).routeSnapshots(r)
 	(&timeline{svc}).routeTimeline(r)
+	(&explorations{s, svc}).routeExplorations(r)
 	(&networks{s, svc}).routeNetworks(r)
 	(&secrets{svc}).routeSecrets(r)
 	(&held{svc}).routeHeld(r)

@@ -15,6 +15,7 @@ var tags = []*huma.Tag{
 	{Name: "forks", Description: "Copies of live sandboxes, their differences, and merges of them."},
 	{Name: "snapshots", Description: "Frozen states that any number of sandboxes can be restored from."},
 	{Name: "timeline", Description: "States that a sandbox with automatic checkpoints can return to."},
+	{Name: "explorations", Description: "Attempts that a sandbox is forked into, with their scores, and what became of the best."},
 	{Name: "images", Description: "Read-only root file systems that sandboxes are created from."},
 	{Name: "exports", Description: "Files of sandboxes and snapshots as archives and images."},
 	{Name: "events", Description: "The event log of sandboxes."},
@@ -121,6 +122,13 @@ var descriptions = map[string]string{
 
 	"get-timeline":   "A step for each command and cell that ran in the foreground, the first step first.",
 	"bisect-sandbox": "Runs the command in sandboxes that are restored from some of the steps, by bisection, and destroys them again. The sandbox itself is not changed.",
+
+	"explore-sandbox":         "Forks the sandbox into attempts at one moment, runs a command or code in each, scores them and stops losers early. The best one is promoted, merged or kept, and the others are destroyed. The exploration belongs to the daemon: it goes on when the client goes away. If a quota or the memory of the host does not allow the attempts, the request fails, unless `limits.min_width` allows fewer." + needsRunning,
+	"list-explorations":       "Explorations that the caller sees, the oldest first, a page at a time, without outputs and comparisons. Of those that have ended, the last 100 of a tenant are kept.",
+	"get-exploration":         "The exploration with the output, the score and the comparison of each attempt, also while it runs.",
+	"cancel-exploration":      "The attempts are stopped and destroyed, and the sandbox stays as it is. The answer comes when they are gone. An exploration that has ended, or is finishing, is not changed.",
+	"remove-exploration":      "An exploration that has not ended is canceled before. Attempts that were kept as sandboxes stay.",
+	"list-exploration-events": "Changes of the exploration, its rounds and its attempts, the oldest first. With `follow` the stream goes on until the exploration has ended. The id of an event is its number, so a client that lost its connection continues with the header Last-Event-ID. After a restart of the daemon, a first event with `restarted` stands for those of the earlier daemon.",
 
 	"create-image": "Builds an image of a distribution's packages, imports an archive or directory of the daemon's host, or pulls it from a registry. Exactly one of `build`, `path` and `ref` must be given." + asEvents,
 	"list-images":  "Images that the caller sees, the oldest first, a page at a time.",

@@ -126,18 +126,26 @@ func documentQuery(op *huma.Operation) {
 // closedSets are the types with a closed set of values. Each is a schema of its own, so that
 // generators of clients make a type of it.
 var closedSets = map[reflect.Type]closedSet{
-	reflect.TypeFor[api.State]():         setOf("State of a sandbox", append(api.States(), api.StateDestroyed)...),
-	reflect.TypeFor[api.SnapshotState](): setOf("State of a snapshot", append(api.SnapshotStates(), api.SnapshotDeleted)...),
-	reflect.TypeFor[api.ChangeKind]():    setOf("Kind of a difference; `undecided` is a variable of which only a part was compared, without a difference", api.Added, api.Modified, api.Deleted, api.Renamed, api.Undecided),
-	reflect.TypeFor[api.NoHunks]():       setOf("Why a file was not compared line by line; `limit` is that of all files together", api.NoHunksBinary, api.NoHunksTooLarge, api.NoHunksLimit),
-	reflect.TypeFor[api.EventKind]():     setOf("Kind of an event", api.EventKinds...),
-	reflect.TypeFor[api.Layer]():         setOf("Whether a layer of isolation confines the sandbox", api.LayerOn, api.LayerOff),
-	reflect.TypeFor[api.Scope]():         setOf("Rights of a token: `read` reads everything, files included; `exec` also acts inside of sandboxes; `admin` also creates, changes and removes things", api.ScopeRead, api.ScopeExec, api.ScopeAdmin),
-	reflect.TypeFor[api.ContextState]():  setOf("State of an interpreter", api.ContextIdle, api.ContextBusy, api.ContextEnded),
-	reflect.TypeFor[api.IdleAction]():    setOf("Action on a sandbox after its idle timeout", api.IdleHibernate, api.IdlePause, api.IdleDestroy),
-	reflect.TypeFor[api.MergeStrategy](): setOf("Treatment of conflicts: paths stay as they are, the sandbox or the merged side wins, or nothing is merged at all", api.MergeLeave, api.MergeOurs, api.MergeTheirs, api.MergeFail),
-	reflect.TypeFor[api.StepKind]():      setOf("Kind of a step", api.StepStart, api.StepExec, api.StepRunCode),
-	reflect.TypeFor[api.Code]():          setOf("The kind of a problem, for programs; none is ever renamed", api.Codes()...),
+	reflect.TypeFor[api.State]():                setOf("State of a sandbox", append(api.States(), api.StateDestroyed)...),
+	reflect.TypeFor[api.SnapshotState]():        setOf("State of a snapshot", append(api.SnapshotStates(), api.SnapshotDeleted)...),
+	reflect.TypeFor[api.ChangeKind]():           setOf("Kind of a difference; `undecided` is a variable of which only a part was compared, without a difference", api.Added, api.Modified, api.Deleted, api.Renamed, api.Undecided),
+	reflect.TypeFor[api.NoHunks]():              setOf("Why a file was not compared line by line; `limit` is that of all files together", api.NoHunksBinary, api.NoHunksTooLarge, api.NoHunksLimit),
+	reflect.TypeFor[api.EventKind]():            setOf("Kind of an event", api.EventKinds...),
+	reflect.TypeFor[api.Layer]():                setOf("Whether a layer of isolation confines the sandbox", api.LayerOn, api.LayerOff),
+	reflect.TypeFor[api.Scope]():                setOf("Rights of a token: `read` reads everything, files included; `exec` also acts inside of sandboxes; `admin` also creates, changes and removes things", api.ScopeRead, api.ScopeExec, api.ScopeAdmin),
+	reflect.TypeFor[api.ContextState]():         setOf("State of an interpreter", api.ContextIdle, api.ContextBusy, api.ContextEnded),
+	reflect.TypeFor[api.IdleAction]():           setOf("Action on a sandbox after its idle timeout", api.IdleHibernate, api.IdlePause, api.IdleDestroy),
+	reflect.TypeFor[api.MergeStrategy]():        setOf("Treatment of conflicts: paths stay as they are, the sandbox or the merged side wins, or nothing is merged at all", api.MergeLeave, api.MergeOurs, api.MergeTheirs, api.MergeFail),
+	reflect.TypeFor[api.StepKind]():             setOf("Kind of a step", api.StepStart, api.StepExec, api.StepRunCode),
+	reflect.TypeFor[api.ExploreBy]():            setOf("Where the score of an attempt comes from", api.ExploreBys...),
+	reflect.TypeFor[api.ExploreGoal]():          setOf("Which scores are good ones", api.GoalMax, api.GoalMin),
+	reflect.TypeFor[api.ExploreStrategy]():      setOf("How an exploration goes on: all attempts run to their end, or until enough have succeeded, or the better ones run again with a larger budget, or the best ones are forked", api.ExploreStrategies...),
+	reflect.TypeFor[api.ExploreThen]():          setOf("What becomes of the winners of an exploration", api.ThenPromote, api.ThenMerge, api.ThenNone),
+	reflect.TypeFor[api.ExploreKeep]():          setOf("Which attempts of an exploration stay as sandboxes", api.KeepNone, api.KeepWinners, api.KeepAll),
+	reflect.TypeFor[api.ExplorationState]():     setOf("State of an exploration; the last four are final", api.ExplorationStates...),
+	reflect.TypeFor[api.AttemptState]():         setOf("State of an attempt; `stopped` is before its run had ended", api.AttemptStates...),
+	reflect.TypeFor[api.ExplorationEventKind](): setOf("The thing that changed", api.ExplorationChanged, api.AttemptChanged, api.RoundChanged),
+	reflect.TypeFor[api.Code]():                 setOf("The kind of a problem, for programs; none is ever renamed", api.Codes()...),
 }
 
 // closedSet is all values of a type.

@@ -58,7 +58,7 @@ func parseToken(token string) (k PageKey, ok bool) {
 	}
 	nanos, id, _ := strings.Cut(string(raw), ".")
 	n, err := strconv.ParseInt(nanos, 10, 64)
-	known := api.IsID(api.KindSandbox, id) || api.IsID(api.KindSnapshot, id) || api.IsID(api.KindImage, id) || api.IsID(api.KindToken, id)
+	known := api.IsID(api.KindSandbox, id) || api.IsID(api.KindSnapshot, id) || api.IsID(api.KindImage, id) || api.IsID(api.KindToken, id) || api.IsID(api.KindExploration, id)
 	return PageKey{n, id}, err == nil && known
 }
 

@@ -116,10 +116,13 @@ func (e *Events) Begin() {
 }
 
 // SendEvent sends an event. Its id is the number from which to go on.
-func (e *Events) SendEvent(ev api.Event) error {
+func (e *Events) SendEvent(ev api.Event) error { return e.SendNumbered(ev.Seq, ev) }
+
+// SendNumbered sends a value as an event. Its id is the number from which to go on.
+func (e *Events) SendNumbered(number int64, v any) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.sendLocked(httpwire.EventEvent, strconv.FormatInt(ev.Seq, 10), ev)
+	return e.sendLocked(httpwire.EventEvent, strconv.FormatInt(number, 10), v)
 }
 
 // SendChunk sends a piece of a process's output. Its id is where to go on.

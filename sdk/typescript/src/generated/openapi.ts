@@ -12,6 +12,82 @@ export interface components {
             /** @description the process has ended, or there is no more output */
             position?: components["schemas"]["Position"];
         };
+        Attempt: {
+            /** @description args of its variant */
+            args?: string[];
+            /** @description files that differ from those of the explored sandbox, on request; 1000 at most */
+            diff?: components["schemas"]["Change"][];
+            /**
+             * Format: int64
+             * @description how many files differ, if not all are listed
+             */
+            diffTotal?: number;
+            /**
+             * Format: double
+             * @description how long its last run took
+             */
+            durationMs?: number;
+            /** @description environment of its variant */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description why it failed, if its run did not; or why it was stopped */
+            error?: components["schemas"]["Error"];
+            /**
+             * Format: int64
+             * @description of its last run
+             */
+            exitCode?: number;
+            /**
+             * Format: int64
+             * @description counted from 0, over all rounds
+             */
+            index: number;
+            /** @description its sandbox is there after the exploration */
+            kept?: boolean;
+            /** @description name of its variant */
+            name?: string;
+            /**
+             * Format: int64
+             * @description index of the attempt that it is a child of; absent if it is a child of the explored sandbox
+             */
+            parent?: number;
+            /**
+             * Format: int64
+             * @description the last round that it ran in, counted from 1
+             */
+            round: number;
+            /** @description id of its sandbox, which may be gone; absent if there was none */
+            sandbox?: string;
+            /**
+             * Format: double
+             * @description score of its last run; absent if it has none
+             */
+            score?: number;
+            /** @description waiting, running, scoring, succeeded, failed or stopped */
+            state: components["schemas"]["AttemptState"];
+            /** @description the end of the standard error of its last run */
+            stderr: string;
+            /** @description the end of the standard output of its last run */
+            stdout: string;
+            /** @description it was stopped, or did not get into the next round */
+            stoppedEarly?: boolean;
+            /** @description its last run was killed at its deadline */
+            timedOut?: boolean;
+            /** @description a stream was longer */
+            truncated?: boolean;
+            /** @description text of the value of its code */
+            value?: string;
+            /** @description variables of contexts that differ from those of the explored sandbox, on request; 1000 at most */
+            variables?: components["schemas"]["VariableChange"][];
+            /** @description it is a winner */
+            won?: boolean;
+        };
+        /**
+         * @description State of an attempt; `stopped` is before its run had ended
+         * @enum {string}
+         */
+        AttemptState: "waiting" | "running" | "scoring" | "succeeded" | "failed" | "stopped";
         AuditDetails: {
             /** @description common ancestor */
             base?: string;
@@ -426,6 +502,18 @@ export interface components {
             /** @description variables of contexts that differ, on request */
             variables?: components["schemas"]["VariableChange"][];
         };
+        DiffRequest: {
+            /** @description include unified diffs of text files */
+            hunks?: boolean;
+            /** @description only these paths and the files below them; without paths, all files except /dev, /proc, /sys, /tmp and those of a sandbox's identity */
+            paths?: string[];
+            /** @description include the processes */
+            processes?: boolean;
+            /** @description include numbers of lines that differ */
+            stat?: boolean;
+            /** @description include the variables of Python and Node contexts */
+            variables?: boolean;
+        };
         Disk: {
             /**
              * Format: int64
@@ -593,6 +681,363 @@ export interface components {
             timedOut?: boolean;
             /** @description a stream, or the results of a cell, were longer than is kept */
             truncated?: boolean;
+        };
+        Exploration: {
+            /** @description the attempts, in the order of their indexes */
+            children: components["schemas"]["Attempt"][];
+            /** @description command or code of the plan, unless it is very long */
+            command?: string;
+            /**
+             * Format: date-time
+             * @description when it began
+             */
+            createdAt: string;
+            /**
+             * Format: double
+             * @description how long it took
+             */
+            durationMs?: number;
+            /** @description why no further attempt was made */
+            ended?: string;
+            /**
+             * Format: date-time
+             * @description when it ended
+             */
+            endedAt?: string;
+            /** @description why it failed; the table has what came before */
+            error?: components["schemas"]["Error"];
+            /** @description which scores are good ones */
+            goal: components["schemas"]["ExploreGoal"];
+            /** @description id of the exploration */
+            id: string;
+            /** @description what the merge of the winners changed */
+            merge?: components["schemas"]["MergeResult"];
+            /** @description the state of the winner is that of the explored sandbox */
+            promoted?: boolean;
+            /** @description the rounds that have begun */
+            rounds: components["schemas"]["ExploreRound"][];
+            /** @description sandbox that is explored */
+            sandbox: string;
+            /**
+             * Format: int64
+             * @description number of its last event
+             */
+            seq: number;
+            /** @description running, finishing, done, failed, canceled or interrupted */
+            state: components["schemas"]["ExplorationState"];
+            /** @description strategy of the plan */
+            strategy: components["schemas"]["ExploreStrategy"];
+            /** @description what becomes of the winners */
+            then: components["schemas"]["ExploreThen"];
+            /** @description sandbox of the best attempt; if it was promoted, its state is that of the explored sandbox now */
+            winner?: string;
+            /** @description indexes of the winners, the best one first */
+            winners: number[];
+        };
+        ExplorationEvent: {
+            /** @description the attempt that changed, without output and comparison */
+            attempt?: components["schemas"]["Attempt"];
+            /** @description why no further attempt was made */
+            ended?: string;
+            /** @description why the exploration failed */
+            error?: components["schemas"]["Error"];
+            /** @description state, attempt or round; absent if restarted is set */
+            kind?: components["schemas"]["ExplorationEventKind"];
+            /** @description the events before this one are of an earlier daemon and not kept: the exploration itself has what they said */
+            restarted?: boolean;
+            /** @description the round that began or ended */
+            round?: components["schemas"]["ExploreRound"];
+            /**
+             * Format: int64
+             * @description number of the event, which grows with every event of the exploration
+             */
+            seq: number;
+            /** @description state of the exploration */
+            state: components["schemas"]["ExplorationState"];
+            /**
+             * Format: date-time
+             * @description when it happened
+             */
+            time: string;
+            /** @description sandbox of the best attempt, once there is one */
+            winner?: string;
+        };
+        /**
+         * @description The thing that changed
+         * @enum {string}
+         */
+        ExplorationEventKind: "state" | "attempt" | "round";
+        /**
+         * @description State of an exploration; the last four are final
+         * @enum {string}
+         */
+        ExplorationState: "running" | "finishing" | "done" | "failed" | "canceled" | "interrupted";
+        /**
+         * @description Where the score of an attempt comes from
+         * @enum {string}
+         */
+        ExploreBy: "exit_code" | "number" | "regexp" | "json" | "value" | "duration";
+        ExploreFile: {
+            /** @description contents in base64, if they are no text */
+            data?: string;
+            /** @description octal; 0644 if absent, and that of a file that exists stays */
+            mode?: string;
+            /** @description absolute path; missing directories above it are made */
+            path: string;
+            /** @description contents */
+            text?: string;
+        };
+        /**
+         * @description Which scores are good ones
+         * @enum {string}
+         */
+        ExploreGoal: "max" | "min";
+        /**
+         * @description Which attempts of an exploration stay as sandboxes
+         * @enum {string}
+         */
+        ExploreKeep: "none" | "winners" | "all";
+        ExploreLimits: {
+            /**
+             * Format: int64
+             * @description attempts in all rounds; 10000 if absent
+             */
+            attempts?: number;
+            /**
+             * Format: int64
+             * @description beam: generations of attempts below the sandbox
+             */
+            depth?: number;
+            /**
+             * Format: int64
+             * @description memory of all attempts together, without what they share: beyond it, the attempt that has the most is stopped
+             */
+            memoryMib?: number;
+            /**
+             * Format: int64
+             * @description a round may have as few attempts as this, if a quota or the memory of the host does not allow more; without it, a refusal ends the exploration
+             */
+            minWidth?: number;
+            /**
+             * Format: int64
+             * @description attempts whose commands run at once; all if absent
+             */
+            parallel?: number;
+            /**
+             * Format: int64
+             * @description of the exploration: attempts that have not ended by then are stopped, and the others decide
+             */
+            timeoutMs?: number;
+        };
+        ExploreMerge: {
+            /** @description patterns of names, as of shells: files and directories with such names are not merged */
+            exclude?: string[];
+            /** @description only these paths and the files below them */
+            paths?: string[];
+            /** @description treatment of conflicts; leave if absent */
+            strategy?: components["schemas"]["MergeStrategy"];
+        };
+        ExplorePlan: {
+            /** @description compare each attempt that has ended by itself with the sandbox; no comparison if absent */
+            diff?: components["schemas"]["DiffRequest"];
+            /**
+             * @description requests of attempts that wait until the attempt is promoted, and are dropped with it; only with one round
+             * @enum {string}
+             */
+            hold?: "writes";
+            /** @description which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none */
+            keep?: components["schemas"]["ExploreKeep"];
+            /** @description bounds of the exploration */
+            limits?: components["schemas"]["ExploreLimits"];
+            /** @description how files are merged, with merge */
+            merge?: components["schemas"]["ExploreMerge"];
+            /** @description labels of the attempts, besides those of the sandbox */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description what the attempts may reach: what the sandbox may if absent */
+            network?: components["schemas"]["NetworkRequest"];
+            /** @description the attempts see one world: what the first one was answered is the answer to others that ask the same */
+            record?: boolean;
+            /** @description what every attempt runs */
+            run?: components["schemas"]["ExploreRun"];
+            /** @description how an attempt is scored; by the exit code if absent */
+            score?: components["schemas"]["ExploreScore"];
+            /** @description how many rounds there are, and which attempts are stopped early; one round in which all run to their end if absent */
+            search?: components["schemas"]["ExploreSearch"];
+            /** @description commands in attempts have the secret variables of the sandbox, too */
+            secretEnv?: boolean;
+            /** @description what becomes of the winners: promote gives the state of the first one to the sandbox, merge brings the files of all to it, none changes nothing; none if absent */
+            then?: components["schemas"]["ExploreThen"];
+            /** @description how attempts differ: they get the variants in order, and the first one again after the last */
+            variants?: components["schemas"]["ExploreVariant"][];
+            /**
+             * Format: int64
+             * @description attempts of the first round; if absent, the number of variants, or 1
+             */
+            width?: number;
+            /**
+             * Format: int64
+             * @description how many of the best attempts win; 1 if absent
+             */
+            winners?: number;
+        };
+        ExploreRound: {
+            /**
+             * Format: int64
+             * @description how many there should have been, if a quota or the memory of the host did not allow them
+             */
+            asked?: number;
+            /** @description indexes of the attempts that run in it */
+            attempts: number[];
+            /**
+             * Format: double
+             * @description RAMET_BUDGET
+             */
+            budget: number;
+            /**
+             * Format: double
+             * @description how long it took to fork the attempts
+             */
+            forkMs?: number;
+            /**
+             * Format: int64
+             * @description counted from 1
+             */
+            round: number;
+            /** @description indexes of the attempts that went on, the best one first */
+            survivors: number[];
+        };
+        ExploreRun: {
+            /** @description arguments after those of argv */
+            args?: string[];
+            /** @description program and arguments, without a shell */
+            argv?: string[];
+            /** @description code that an interpreter of the attempt runs, with the variables and modules that it has inherited */
+            code?: string;
+            /** @description context that runs the code; the default context of the language if absent */
+            context?: string;
+            /** @description absolute path of the directory that a command starts in; the default of the sandbox if absent */
+            cwd?: string;
+            /** @description added to the environment; attempts also have RAMET_ATTEMPT, RAMET_ROUND and RAMET_BUDGET */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description files that are written before the first round of the attempt */
+            files?: components["schemas"]["ExploreFile"][];
+            /**
+             * @description of the code; python if neither it nor a context is given
+             * @enum {string}
+             */
+            language?: "python" | "node" | "bash";
+            /** @description run by /bin/sh -c; the args of the attempt are $1, $2 and so on */
+            shell?: string;
+            /** @description text given to a command on standard input */
+            stdin?: string;
+            /**
+             * Format: int64
+             * @description of each run; 0 is no limit; a run that is killed has failed
+             */
+            timeoutMs?: number;
+            /** @description name or uid, optionally :group */
+            user?: string;
+        };
+        ExploreScore: {
+            /**
+             * Format: double
+             * @description an attempt with a lower score has failed
+             */
+            atLeast?: number;
+            /**
+             * Format: double
+             * @description an attempt with a higher score has failed
+             */
+            atMost?: number;
+            /** @description source of the score: exit_code (1 if it is 0, else 0), number (the last line of the text), regexp and json (in the text), value (of the last expression of code) or duration (seconds of the run); exit_code if absent */
+            by?: components["schemas"]["ExploreBy"];
+            /** @description run in the attempt after its run: the text, exit code and value are those of this command or code */
+            command?: components["schemas"]["ExploreRun"];
+            /** @description attempts whose run fails are scored, too, and may win */
+            failed?: boolean;
+            /** @description the text is that of this file in the attempt; an absolute path */
+            file?: string;
+            /** @description max if the highest score is the best, min if the lowest is; max if absent, and min by duration */
+            goal?: components["schemas"]["ExploreGoal"];
+            /** @description json: where the number stands, such as metrics.loss or results[-1].score. Of a text of several lines, the last line that is JSON counts, unless the text as a whole is */
+            path?: string;
+            /** @description regexp: a regular expression of the syntax RE2. The score is the number in the first group of its last match; without groups, it is 1 if the text matches, else 0 */
+            pattern?: string;
+            /** @description the text is the standard error of the run, not its standard output */
+            stderr?: boolean;
+        };
+        ExploreSearch: {
+            /**
+             * Format: int64
+             * @description beam: children of each survivor; if absent, so many that a round is as wide as the first one
+             */
+            branch?: number;
+            /**
+             * Format: double
+             * @description RAMET_BUDGET of the first round, in whatever the command counts; 1 if absent
+             */
+            budget?: number;
+            /**
+             * Format: double
+             * @description halving: a round has so many times fewer attempts than the one before, and its budget is so many times larger; 2 if absent
+             */
+            factor?: number;
+            /**
+             * Format: int64
+             * @description beam: how many rounds there are, 2 if absent. halving: at most so many; until one attempt is left if absent
+             */
+            rounds?: number;
+            /** @description all: one round, in which all attempts run to their end. first: one round, which ends as soon as enough attempts have succeeded. halving: after each round the worse attempts are stopped, and the others run again where they are, with a larger budget. beam: after each round the best attempts are forked, and their children run. all if absent */
+            strategy?: components["schemas"]["ExploreStrategy"];
+            /**
+             * Format: int64
+             * @description first: how many successes end the round; the number of winners if absent
+             */
+            successes?: number;
+            /**
+             * Format: int64
+             * @description beam: how many attempts of a round are forked, 1 if absent. halving: how many attempts are left at the end at least; the number of winners if absent
+             */
+            survivors?: number;
+            /**
+             * Format: double
+             * @description the exploration ends as soon as an attempt succeeds with this score or a better one
+             */
+            target?: number;
+        };
+        /**
+         * @description How an exploration goes on: all attempts run to their end, or until enough have succeeded, or the better ones run again with a larger budget, or the best ones are forked
+         * @enum {string}
+         */
+        ExploreStrategy: "all" | "first" | "halving" | "beam";
+        /**
+         * @description What becomes of the winners of an exploration
+         * @enum {string}
+         */
+        ExploreThen: "promote" | "merge" | "none";
+        ExploreVariant: {
+            /** @description after the args of the plan */
+            args?: string[];
+            /** @description instead of the command of the plan */
+            argv?: string[];
+            /** @description instead of the code of the plan */
+            code?: string;
+            /** @description added to the environment; the table of the exploration shows it */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description written after the files of the plan */
+            files?: components["schemas"]["ExploreFile"][];
+            /** @description for people: the attempt is called so in tables */
+            name?: string;
+            /** @description instead of the command of the plan */
+            shell?: string;
+            /** @description instead of the text of the plan */
+            stdin?: string;
         };
         ExtractResult: {
             /**
