@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // Usage is the resources of a daemon at a moment, of all sandboxes together.
 type Usage struct {
 	Sandboxes map[State]int
@@ -31,6 +33,11 @@ type GatewayUsage struct {
 	Dropped, ProtocolErrors int64
 	// BytesIn and BytesOut are of flows that have ended, to and from sandboxes.
 	BytesIn, BytesOut int64
+	// Waiting are held requests that wait for a verdict, Unknown those that may have been sent, and
+	// HeldBytes the bodies of both. OldestHeld is how long the oldest has waited, 0 if none does.
+	Waiting, Unknown int
+	HeldBytes        int64
+	OldestHeld       time.Duration
 }
 
 // Memory is the memory that a sandbox occupies on the host.

@@ -13,6 +13,7 @@ import (
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/network/held"
 	"ramet.dev/ramet/internal/node/accounting"
 	"ramet.dev/ramet/internal/node/background"
 	"ramet.dev/ramet/internal/node/branching"
@@ -84,6 +85,8 @@ type Config struct {
 	ResolvConf, Hosts string
 	// HostCAs is the bundle of certificate authorities that the host trusts; empty for that of the machine.
 	HostCAs string
+	// Held bounds the requests that are held of a sandbox; zero for the usual limits.
+	Held held.Limits
 	// NetworkMax asks for the document that has to allow what sandboxes may reach; nil if nothing
 	// bounds them.
 	NetworkMax *api.NetworkRequest

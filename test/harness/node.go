@@ -52,6 +52,8 @@ type Node struct {
 	// bounds all networks.
 	ResolvConf, Hosts string
 	NetworkMax        *api.NetworkRequest
+	// Configure changes how the node is opened, if it is set.
+	Configure func(*node.Config)
 	// HostCAs is the bundle of the host, and there is none unless a test names one; empty for the machine's.
 	HostCAs string
 	// What was there before the node was.
@@ -92,10 +94,14 @@ func NewClosedNode(t testing.TB, data string) *Node {
 
 // Config is how the node is opened: its sentries are this binary.
 func (n *Node) Config() node.Config {
-	return node.Config{
+	c := node.Config{
 		Paths: n.Paths, Executable: "/proc/self/exe", Engine: n.Build, PoolSize: node.FixedPoolSize(n.Pool), Command: n.Command, Log: n.Log, Clock: n.Clock, BootID: n.BootID, Observer: n.Observer, HostMemory: n.Memory,
 		Gateway: "/proc/self/exe", GatewayBuild: n.Build, ResolvConf: n.ResolvConf, Hosts: n.Hosts, HostCAs: n.HostCAs, NetworkMax: n.NetworkMax,
 	}
+	if n.Configure != nil {
+		n.Configure(&c)
+	}
+	return c
 }
 
 // Open opens the node, as a daemon that starts does.

@@ -218,7 +218,10 @@ func TestRecordedAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range n.Children(r) {
+	for i, c := range n.Children(r) {
+		if i == 1 {
+			n.Reopen()
+		}
 		if got := request(n, c.ID, "GET", "/now", ""); got != "200 1" {
 			t.Errorf("a child sees %q", got)
 		}

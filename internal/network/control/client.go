@@ -57,7 +57,7 @@ func (c *Client) List(ctx context.Context) (ids []string, err error) {
 }
 
 // Stats returns numbers about the gateway.
-func (c *Client) Stats(ctx context.Context) (s gateway.Stats, err error) {
+func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
 	return s, c.call(ctx, &call{Op: opStats}, &s)
 }
 

@@ -155,7 +155,7 @@ func TestCalls(t *testing.T) {
 	if code := dial(t, ch, "192.0.2.1:1"); code != wire.CodeRefused {
 		t.Errorf("the new policy gives the verdict %v", code)
 	}
-	if st, err := s.Stats(ctx); err != nil || st.Sandboxes != 1 || st.Denied != 1 {
+	if st, err := s.Stats(ctx); err != nil || st.Sandboxes != 1 || st.Denied != 1 || st.Waiting.Waiting != 3 || st.Waiting.Bytes != 7 {
 		t.Errorf("stats: %+v, %v", st, err)
 	}
 	for range 2 {
@@ -364,6 +364,8 @@ type heldRequests struct {
 	wait  bool // Release waits until its caller hangs up
 	ended chan error
 }
+
+func (h *heldRequests) Waiting() held.Stats { return held.Stats{Waiting: 3, Bytes: 7} }
 
 func (h *heldRequests) note(format string, args ...any) {
 	h.mu.Lock()

@@ -10,6 +10,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/held"
 	"ramet.dev/ramet/internal/network/secrets"
 )
 
@@ -91,6 +92,12 @@ type sealed struct {
 	*gateway.Registration
 	Authority string   `json:"authority_text,omitempty"`
 	Values    []string `json:"values,omitempty"` // of the secrets, in their order
+}
+
+// Stats are numbers about a gateway.
+type Stats struct {
+	gateway.Stats
+	Waiting held.Stats `json:"waiting"`
 }
 
 // writeRegistration returns a registration as a file in memory. It is the only form of it that has the

@@ -22,6 +22,7 @@ const callTimeout = 10 * time.Second
 // Held is the requests that are held.
 type Held interface {
 	Held(sandbox string) ([]held.Request, error)
+	Waiting() held.Stats
 	Release(ctx context.Context, sandbox, id string, again bool, r *gateway.Registration) (held.Request, error)
 	ReleaseAll(ctx context.Context, sandbox string, r *gateway.Registration) error
 	Drop(sandbox, id string) error
@@ -198,7 +199,7 @@ func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
 	case opList:
 		return s.gateway.IDs(), nil
 	case opStats:
-		return s.gateway.Stats(), nil
+		return Stats{s.gateway.Stats(), s.held.Waiting()}, nil
 	case opTest:
 		return s.test(asked)
 	case opEnd:

@@ -13,6 +13,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/held"
 	"ramet.dev/ramet/internal/network/wire"
 )
 
@@ -27,6 +28,8 @@ type Config struct {
 	ResolvConf, Hosts string
 	// HeldDir is where requests are held, of the daemon's data; without it none are.
 	HeldDir string
+	// Held bounds what is held of a sandbox; zero for held.DefaultLimits.
+	Held held.Limits
 	// HTTPSProxy and NoProxy are the variables of the host by which the gateway reaches names.
 	HTTPSProxy, NoProxy string
 	Log                 *slog.Logger

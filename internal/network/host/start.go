@@ -166,7 +166,7 @@ func await(ctx context.Context, lock *os.File) error {
 func start(ctx context.Context, cfg Config, lock *os.File) error {
 	arg := process.Config{
 		Socket: socket(cfg.Dir), Build: cfg.Build, ResolvConf: cfg.ResolvConf, Hosts: cfg.Hosts, Grace: cfg.Grace,
-		HTTPSProxy: cfg.HTTPSProxy, NoProxy: cfg.NoProxy,
+		Held: cfg.Held, HTTPSProxy: cfg.HTTPSProxy, NoProxy: cfg.NoProxy,
 	}
 	arg.User, arg.NoUser = chooseUser()
 	files := []*os.File{process.LockFD - 3: lock, process.HeldFD - 3: nil}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,6 +57,8 @@ type Config struct {
 	Grace time.Duration `json:"grace"`
 	// NoHold says why there is no directory for requests that are held; it is empty if HeldFD is one.
 	NoHold string `json:"no_hold,omitempty"`
+	// Held bounds what is held of a sandbox; zero for held.DefaultLimits.
+	Held held.Limits `json:"held,omitzero"`
 	// HTTPSProxy and NoProxy are the variables HTTPS_PROXY and NO_PROXY of the host: how the gateway
 	// reaches port 443 of names. Guests are not told of them.
 	HTTPSProxy string `json:"https_proxy,omitempty"`
@@ -181,7 +184,7 @@ func serve(ctx context.Context, cfg Config, l *net.UnixListener, layers []contro
 	}
 	var g *gateway.Gateway
 	treating := treatment.Config{
-		NoHold: cfg.NoHold, FS: hostfs.OS, Held: held.DefaultLimits, Recorded: replay.DefaultLimits, Own: addresses.has,
+		NoHold: cfg.NoHold, FS: hostfs.OS, Held: cmp.Or(cfg.Held, held.DefaultLimits), Recorded: replay.DefaultLimits, Own: addresses.has,
 		Reach: func(ctx context.Context, p *policy.Policy, name string, port uint16) (net.Conn, error) {
 			return g.Reach(ctx, p, name, port)
 		},

@@ -25,6 +25,14 @@ func (p *Proxy) Held(sandbox string) ([]held.Request, error) {
 	return p.queue.List(sandbox), nil
 }
 
+// Waiting returns numbers about the requests of all sandboxes that are held.
+func (p *Proxy) Waiting() held.Stats {
+	if p.queue == nil {
+		return held.Stats{}
+	}
+	return held.StatsOf(p.queue.List(""))
+}
+
 // Release sends a request of a sandbox, and waits for the answer or for ctx, without which the sending
 // goes on. It is sent under r; without r under the registration of the sandbox. again sends also what
 // may have been sent.

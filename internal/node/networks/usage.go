@@ -23,9 +23,14 @@ func (n *Networks) Usage() (u *api.GatewayUsage, restarts int64) {
 	if err != nil { // it has ended meanwhile
 		return nil, restarts
 	}
-	return &api.GatewayUsage{
+	u = &api.GatewayUsage{
 		Sandboxes: st.Sandboxes, Flows: st.Flows, Questions: st.Questions, Requests: st.Requests, Dropped: st.Dropped, ProtocolErrors: st.ProtocolErrors,
 		Decisions: map[api.NetworkVerdict]int64{api.NetworkAllowed: st.Allowed, api.NetworkDenied: st.Denied, api.NetworkHeld: st.Held},
 		BytesIn:   st.BytesIn, BytesOut: st.BytesOut,
-	}, restarts
+		Waiting: st.Waiting.Waiting, Unknown: st.Waiting.Unknown, HeldBytes: st.Waiting.Bytes,
+	}
+	if at := st.Waiting.Oldest; !at.IsZero() {
+		u.OldestHeld = max(0, time.Since(at))
+	}
+	return u, restarts
 }

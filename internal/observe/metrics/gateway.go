@@ -15,12 +15,15 @@ var (
 	networkRequestsDesc  = gauge("network_requests_total", "Requests of HTTP that were looked at.")
 	networkDroppedDesc   = gauge("network_dropped_total", "Messages that were lost because a sandbox sent too many, or that were malformed.")
 	protocolErrorsDesc   = gauge("network_protocol_errors_total", "Sandboxes whose channel was closed because they broke its protocol.")
+	heldDesc             = gauge("held_requests", "Requests that are held: waiting for a verdict, or unknown because they may have been sent.", "state")
+	heldBytesDesc        = gauge("held_bytes", "Bytes of the bodies of requests that are held.")
+	heldOldestDesc       = gauge("held_oldest_seconds", "How long the oldest request that is held has waited; 0 if none waits.")
 	networkBytesDesc     = gauge("network_bytes_total", "Bytes of connections that have ended, in to sandboxes and out of them.", "direction")
 )
 
 // gatewayDescs are those of collectGateway.
 var gatewayDescs = []*prometheus.Desc{
-	gatewayRestartsDesc, gatewaySandboxesDesc, gatewayFlowsDesc, networkDecisionsDesc, networkQuestionsDesc, networkRequestsDesc, networkDroppedDesc, protocolErrorsDesc, networkBytesDesc,
+	gatewayRestartsDesc, gatewaySandboxesDesc, gatewayFlowsDesc, networkDecisionsDesc, networkQuestionsDesc, networkRequestsDesc, networkDroppedDesc, protocolErrorsDesc, networkBytesDesc, heldDesc, heldBytesDesc, heldOldestDesc,
 }
 
 // collectGateway sends the metrics of the gateway, if one runs, and the number of its restarts.
@@ -44,4 +47,8 @@ func collectGateway(u *api.Usage, ch chan<- prometheus.Metric) {
 	send(protocolErrorsDesc, prometheus.CounterValue, g.ProtocolErrors)
 	send(networkBytesDesc, prometheus.CounterValue, g.BytesIn, "in")
 	send(networkBytesDesc, prometheus.CounterValue, g.BytesOut, "out")
+	send(heldDesc, prometheus.GaugeValue, int64(g.Waiting), string(api.HeldWaiting))
+	send(heldDesc, prometheus.GaugeValue, int64(g.Unknown), string(api.HeldUnknown))
+	send(heldBytesDesc, prometheus.GaugeValue, g.HeldBytes)
+	send(heldOldestDesc, prometheus.GaugeValue, int64(g.OldestHeld.Seconds()))
 }

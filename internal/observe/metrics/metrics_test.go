@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/api"
 )
@@ -46,6 +47,7 @@ func TestMetrics(t *testing.T) {
 			Gateway: &api.GatewayUsage{
 				Sandboxes: 2, Flows: 9, Decisions: map[api.NetworkVerdict]int64{api.NetworkAllowed: 4, api.NetworkDenied: 3, api.NetworkHeld: 0},
 				Questions: 6, Requests: 5, Dropped: 7, ProtocolErrors: 1, BytesIn: 100, BytesOut: 50,
+				Waiting: 3, Unknown: 1, HeldBytes: 12, OldestHeld: 90 * time.Second,
 			},
 		}
 	})
@@ -83,6 +85,10 @@ func TestMetrics(t *testing.T) {
 		`ramet_network_protocol_errors_total 1`,
 		`ramet_network_bytes_total{direction="in"} 100`,
 		`ramet_network_bytes_total{direction="out"} 50`,
+		`ramet_held_requests{state="waiting"} 3`,
+		`ramet_held_requests{state="unknown"} 1`,
+		`ramet_held_bytes 12`,
+		`ramet_held_oldest_seconds 90`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("there is no %s", line)
