@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/network/profiles"
 	"ramet.dev/ramet/internal/network/secrets"
 	"ramet.dev/ramet/internal/node/networks"
+	"ramet.dev/ramet/internal/node/trust"
 	"ramet.dev/ramet/internal/storage/hostfs"
 )
 
@@ -42,7 +43,7 @@ func (m *Node) newNetworks(ctx context.Context) (*networks.Networks, error) {
 		Profiles: profiles.New(dir, map[string]profiles.Derived{networks.HostRegistries: networks.NewRegistries(home, cfg.Log).Derive}),
 		Gateway: host.Config{
 			Dir: cfg.Paths.RuntimeDir(), Executable: cfg.Gateway, Build: cfg.GatewayBuild, ResolvConf: cmp.Or(cfg.ResolvConf, "/etc/resolv.conf"), Hosts: cmp.Or(cfg.Hosts, "/etc/hosts"), Log: cfg.Log, Grace: gatewayGrace,
-			HeldDir: cfg.Paths.Held(), Held: cfg.Held, HTTPSProxy: variable("HTTPS_PROXY"), NoProxy: variable("NO_PROXY"),
+			HeldDir: cfg.Paths.Held(), Held: cfg.Held, HTTPSProxy: variable("HTTPS_PROXY"), NoProxy: variable("NO_PROXY"), Bundle: trust.Named(cfg.HostCAs),
 		},
 	})
 }

@@ -32,7 +32,10 @@ type Config struct {
 	Held held.Limits
 	// HTTPSProxy and NoProxy are the variables of the host by which the gateway reaches names.
 	HTTPSProxy, NoProxy string
-	Log                 *slog.Logger
+	// Bundle is a file with the authorities by which the gateway verifies servers, and is read when one
+	// is started; empty for those of the machine. Without the file no server is trusted.
+	Bundle string
+	Log    *slog.Logger
 	// Grace is how long a gateway goes on that nobody needs.
 	Grace time.Duration
 	// Attach gives the sentry of a sandbox the end of a new channel, which Attach keeps nothing of.

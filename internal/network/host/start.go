@@ -168,6 +168,13 @@ func start(ctx context.Context, cfg Config, lock *os.File) error {
 		Socket: socket(cfg.Dir), Build: cfg.Build, ResolvConf: cfg.ResolvConf, Hosts: cfg.Hosts, Grace: cfg.Grace,
 		Held: cfg.Held, HTTPSProxy: cfg.HTTPSProxy, NoProxy: cfg.NoProxy,
 	}
+	if cfg.Bundle != "" {
+		roots, err := readBundle(cfg.Bundle)
+		if err != nil {
+			cfg.Log.Warn("the gateway trusts no server whose requests it treats", "error", err)
+		}
+		arg.Roots = &roots
+	}
 	arg.User, arg.NoUser = chooseUser()
 	files := []*os.File{process.LockFD - 3: lock, process.HeldFD - 3: nil}
 	held, err := openHeld(cfg.HeldDir, arg.User)
@@ -232,6 +239,23 @@ func start(ctx context.Context, cfg Config, lock *os.File) error {
 		return api.Errorf(api.CodeUnavailable, "start the gateway: %w", err)
 	}
 	return nil
+}
+
+// readBundle reads authorities, in PEM.
+func readBundle(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read certificates of the host: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, process.MaxRoots+1))
+	if err == nil && len(text) > process.MaxRoots {
+		err = fmt.Errorf("%s has more than %d bytes", path, process.MaxRoots)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read certificates of the host: %w", err)
+	}
+	return string(text), nil
 }
 
 // writeConfig returns the configuration as a file in memory: it may have a password in it.

@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,6 +64,8 @@ type Config struct {
 	// reaches port 443 of names. Guests are not told of them.
 	HTTPSProxy string `json:"https_proxy,omitempty"`
 	NoProxy    string `json:"no_proxy,omitempty"`
+	// Roots are the authorities by which servers are verified, in PEM; nil is those of the machine.
+	Roots *string `json:"roots,omitempty"`
 }
 
 // Ready is the message of the process to whoever has started it.
@@ -147,8 +150,11 @@ func run(ready *os.File, log *slog.Logger) error {
 	return serve(ctx, cfg, l, layers, ready, log)
 }
 
-// maxConfig bounds the configuration.
-const maxConfig = 1 << 20
+// maxConfig bounds the configuration, which may have a bundle of authorities in it.
+const maxConfig = MaxRoots + 1<<20 + MaxRoots/32
+
+// MaxRoots bounds Config.Roots, in bytes. In JSON each of its lines has one more.
+const MaxRoots = 16 << 20
 
 // readConfig reads the configuration, and looks for the directory that it tells of.
 func readConfig() (cfg Config, err error) {
@@ -191,6 +197,10 @@ func serve(ctx context.Context, cfg Config, l *net.UnixListener, layers []contro
 	}
 	if cfg.NoHold == "" {
 		treating.HeldDir = heldDir
+	}
+	if cfg.Roots != nil {
+		treating.Roots = x509.NewCertPool()
+		treating.Roots.AppendCertsFromPEM([]byte(*cfg.Roots)) // of none, no server is trusted
 	}
 	t := treatment.New(treating)
 	defer func() {

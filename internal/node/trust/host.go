@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,10 @@ var packaged = []string{"/usr/share/ca-certificates", "/usr/share/pki"}
 // variable names the bundle of those who run the daemon, in place of that of the machine.
 const variable = "SSL_CERT_FILE"
 
+// Named returns the bundle that path or the environment of the daemon names, or "" for that of the
+// machine.
+func Named(path string) string { return cmp.Or(path, os.Getenv(variable)) }
+
 // bundle is what the host trusts, as it was when it was read.
 type bundle struct {
 	path string
@@ -35,13 +40,9 @@ type bundle struct {
 
 // refresh reads the bundle again if it was replaced. A host without one trusts nobody.
 func (b *bundle) refresh(path string) error {
-	candidates := []string{path}
-	if path == "" {
-		if named := os.Getenv(variable); named != "" {
-			candidates = []string{named}
-		} else {
-			candidates = truststore.HostBundles()
-		}
+	candidates := truststore.HostBundles()
+	if named := Named(path); named != "" {
+		candidates = []string{named}
 	}
 	for _, path := range candidates {
 		st, err := os.Stat(path)
