@@ -50,9 +50,13 @@ func (n *Names) Of(addr netip.Addr) []string {
 func (n *Names) Add(name string, addr netip.Addr, ttl time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now := n.now()
+	n.put(name, addr, n.now().Add(min(max(ttl, minKept), maxKept)))
+}
+
+// put remembers a pair until a time. The caller holds mu.
+func (n *Names) put(name string, addr netip.Addr, until time.Time) {
 	if n.pairs >= maxPairs {
-		n.forget(now)
+		n.forget(n.now())
 	}
 	names := n.known[addr]
 	if names == nil {
@@ -62,13 +66,39 @@ func (n *Names) Add(name string, addr netip.Addr, ttl time.Duration) {
 		names = map[string]time.Time{}
 		n.known[addr] = names
 	}
-	until := now.Add(min(max(ttl, minKept), maxKept))
 	old, known := names[name]
 	if !known {
 		n.pairs++
 	}
 	if until.After(old) {
 		names[name] = until
+	}
+}
+
+// Inherit adds what another sandbox was given, for as long as it is remembered there, as far as keep lets
+// it: programs that were forked keep the addresses that they had looked up before.
+func (n *Names) Inherit(from *Names, keep func(name string, addr netip.Addr) bool) {
+	type pair struct {
+		name string
+		addr netip.Addr
+	}
+	pairs := map[pair]time.Time{}
+	now := n.now()
+	from.mu.Lock()
+	for addr, names := range from.known {
+		for name, until := range names {
+			if now.Before(until) {
+				pairs[pair{name, addr}] = until
+			}
+		}
+	}
+	from.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for p, until := range pairs {
+		if keep(p.name, p.addr) {
+			n.put(p.name, p.addr, until)
+		}
 	}
 }
 

@@ -26,6 +26,9 @@ type Registration struct {
 	// Sandbox is the id of the sandbox that runs in it, as the log and the names of sandboxes tell
 	// it; ID if it is empty.
 	Sandbox string `json:"sandbox,omitempty"`
+	// Parent is the sandbox that it was forked or restored from. Its programs know addresses that
+	// Parent was given for names.
+	Parent string `json:"parent,omitempty"`
 	// Tenant is whose it is: sandboxes reach others of the same tenant only. Tree is the root of
 	// its tree.
 	Tenant string `json:"tenant,omitempty"`
@@ -166,6 +169,11 @@ func (g *Gateway) Add(r Registration, channel *os.File) error {
 			return errClosed
 		}
 		return errTaken
+	}
+	for _, other := range g.sandboxes {
+		if o := other.reg(); o.Tenant == r.Tenant && (o.sandbox() == r.sandbox() || o.sandbox() == r.Parent) {
+			s.inherit(other)
+		}
 	}
 	g.sandboxes[r.ID] = s
 	s.address = g.freeAddress()

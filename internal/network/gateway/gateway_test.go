@@ -181,6 +181,34 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestNamesOfTheParent lets programs that were forked use the addresses that they had looked up, as far as
+// their own policy lets the names have them.
+func TestNamesOfTheParent(t *testing.T) {
+	w := newWorld(t, nil)
+	w.serve("192.0.2.3:5432", echoes)
+	doc := rules(t, "db.example.org:5432")
+	if addrs, _ := w.newSentry("parent", doc).lookUp("db.example.org"); len(addrs) != 1 {
+		t.Fatalf("the parent is given %v", addrs)
+	}
+	for _, test := range []struct {
+		what string
+		r    Registration
+		doc  api.NetworkPolicy
+		want wire.Code
+	}{
+		{"a child", Registration{ID: "child", Parent: "parent"}, doc, wire.CodeOK},
+		{"the same sandbox in another sentry", Registration{ID: "again", Sandbox: "parent"}, doc, wire.CodeOK},
+		{"a child whose policy has no such name", Registration{ID: "narrow", Parent: "parent"}, rules(t, "a.example.org:5432"), wire.CodeRefused},
+		{"another sandbox", Registration{ID: "other"}, doc, wire.CodeRefused},
+		{"a sandbox of another tenant that says so", Registration{ID: "strange", Tenant: "strange", Parent: "parent"}, doc, wire.CodeRefused},
+	} {
+		test.r.Policy = policy.Spec{Document: test.doc}
+		if _, code := w.register(test.r).dial(wire.TCP, "192.0.2.3:5432"); code != test.want {
+			t.Errorf("%s: %v, not %v", test.what, code, test.want)
+		}
+	}
+}
+
 func TestQuestionsOnAStream(t *testing.T) {
 	w := newWorld(t, nil)
 	s := w.newSentry("one", rules(t, "a.example.org"))

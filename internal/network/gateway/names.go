@@ -24,6 +24,15 @@ func (n names) Address(name string, addr netip.Addr) bool {
 	return n.JudgeAnswer(name, addr).Allowed
 }
 
+// inherit lets the guest use addresses that another sandbox was given for names, as far as the policy of
+// s lets the names have them. Nobody else has s yet.
+func (s *sandbox) inherit(from *sandbox) {
+	ask := names{s.policy}
+	s.names.Inherit(from.names, func(name string, addr netip.Addr) bool {
+		return ask.Name(name).Allowed && (isStandIn(addr) || ask.Address(name, addr))
+	})
+}
+
 // question answers a question about a name.
 func (s *sandbox) question(id uint32, message []byte) {
 	reply, o, err := s.dns.Answer(s.ctx, message, false)
