@@ -273,6 +273,7 @@ var arrows = []struct {
 	{"test/restapi", nil, "tests only, of the daemon as others see it"},
 	{"test/docs", nil, "tests only, of the program as a reader sees it"},
 	{"test/guest", nil, "it runs inside of a sandbox, as a stranger's program"},
+	{"test/network/talker", nil, "it runs inside of a sandbox, as a stranger's program"},
 }
 
 // testSupport are the packages that exist for the tests of others.
