@@ -19,7 +19,7 @@ type world struct {
 	mu       sync.Mutex
 	asked    []string
 	keys     []string // the X-Key of each
-	location string // where it sends those who ask, if it does
+	location string   // where it sends those who ask, if it does
 }
 
 // redirect has the server send those who ask elsewhere.
