@@ -1,6 +1,8 @@
 package network
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -414,4 +416,100 @@ func TestGuestsThatSayNothing(t *testing.T) {
 		return nil
 	})
 	mustReach(n, "deaf", map[string]string{"198.51.100.1:2": connected})
+}
+
+// TestManyTreatedChildren has the children of one fork ask at once, each with a secret: the gateway has
+// a proxy for each of them.
+func TestManyTreatedChildren(t *testing.T) {
+	n := newNode(t)
+	w := newWorld(t)
+	_, err := n.Machine.SetSecret(harness.AsOwner, "KEY", api.SecretRequest{Value: "value-of-all", SecretBinding: api.SecretBinding{Names: []string{"files.example.org"}, Header: "X-Key", Plain: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(n, "base", rules(t, api.NetworkTreatment{Secret: &api.NetworkSecret{Header: "X-Key", Value: "${KEY}", Plain: true}, Methods: []string{"GET"}}))
+	if got := request(n, "base", "GET", "/", ""); !strings.HasPrefix(got, "200 ") {
+		t.Fatalf("the base is answered %q", got)
+	}
+	before := rss(t, n.Gateway())
+	count := harness.Count(100, 10, 100)
+	children := n.Fork("base", count)
+	asked, atOnce := make(chan string), 8
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for id := range asked {
+				out, err := n.Exec(id, "outside", "request", "GET", site+"/of/"+id, "")
+				if err != nil || !strings.HasPrefix(out.Stdout.String(), "200 ") || strings.Contains(out.Stdout.String(), "value-of-all") {
+					t.Errorf("%s is answered %v, %v", id, out, err)
+				}
+			}
+		})
+	}
+	for _, c := range children {
+		asked <- c.ID
+	}
+	close(asked)
+	wg.Wait()
+	for _, c := range children {
+		if w.times("/of/"+c.ID) != 1 {
+			t.Errorf("the server was asked %d times by %s", w.times("/of/"+c.ID), c.ID)
+		}
+	}
+	if got := strings.Count(strings.Join(w.keys, " "), "value-of-all"); got != count+1 {
+		t.Errorf("%d requests have the secret", got)
+	}
+	if u := n.Machine.Usage().Gateway; u == nil || u.Sandboxes != count+1 {
+		t.Errorf("the gateway has %+v", u)
+	}
+	after := rss(t, n.Gateway())
+	t.Logf("the gateway has %d MiB with %d children, had %d", after>>20, count, before>>20)
+	if after > before+64<<20 {
+		t.Errorf("the gateway has %d MiB, had %d", after>>20, before>>20)
+	}
+}
+
+// TestBombOfConnections has many processes of a guest connect at once, to what is allowed and what is
+// not, while the sandbox is forked. Nothing of it ends a sentry.
+func TestBombOfConnections(t *testing.T) {
+	n := newNode(t)
+	serve(t, "198.51.100.1:1", echoes)
+	create(n, "base", allow(t, "198.51.100.1:1"))
+	processes, each := harness.Count(200, 50, 200), harness.Count(20, 5, 100)
+	done := harness.InBackground(func() error {
+		for _, address := range []string{"198.51.100.1:1", "198.51.100.1:2"} {
+			ctx, cancel := context.WithTimeout(harness.AsOwner, harness.LongTimeout)
+			var out bytes.Buffer
+			r, err := n.Machine.Exec(ctx, "base", api.ExecRequest{Argv: []string{"guest", "outside", "bomb", address, fmt.Sprint(processes), fmt.Sprint(each)}}, api.ExecIO{Stdout: &out, Stderr: &out})
+			cancel()
+			var connected, refused int // some are beyond the limit of connections
+			if err == nil {
+				_, err = fmt.Sscanf(out.String(), "connected %d refused %d other 0 broken 0\n", &connected, &refused)
+			}
+			if err != nil || r.ExitCode != 0 || connected+refused != processes*each || (connected > 0) != (address == "198.51.100.1:1") {
+				return fmt.Errorf("the bomb on %s says %q, %w", address, out.String(), err)
+			}
+		}
+		return nil
+	})
+	for forks := 0; ; forks++ {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			if forks == 0 {
+				t.Error("the sandbox was not forked meanwhile: the test proves nothing")
+			}
+			t.Logf("forked %d times", forks)
+			mustReach(n, "base", map[string]string{"198.51.100.1:1": connected})
+			return
+		default:
+		}
+		child := n.Fork("base", 1)[0].ID
+		if s := n.Get(child); s.State != api.StateRunning {
+			t.Errorf("a child is %s: %s", s.State, s.Reason)
+		}
+		n.Destroy(child)
+	}
 }

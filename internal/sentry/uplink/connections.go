@@ -36,9 +36,14 @@ func TakeConnections(ctx context.Context, s *stack.Stack, sockets func() []*kern
 			own[ep] = false
 		}
 	}
+	ending.Lock() // the outer stack goes on
 	dangling := takeDangling(own)
+	leave := func() {
+		giveDanglingBack(dangling)
+		ending.Unlock()
+	}
 	if len(taken) == 0 {
-		return func() { giveDanglingBack(dangling) }
+		return leave
 	}
 	var l loser
 	for _, record := range sockets() {
@@ -55,7 +60,7 @@ func TakeConnections(ctx context.Context, s *stack.Stack, sockets func() []*kern
 		for _, c := range taken {
 			c.giveBack(s)
 		}
-		giveDanglingBack(dangling)
+		leave()
 	}
 }
 

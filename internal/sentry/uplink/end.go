@@ -3,6 +3,7 @@ package uplink
 import (
 	"bytes"
 	"io"
+	"sync"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/waiter"
@@ -96,11 +97,19 @@ func (e *end) CloseWrite() { _ = e.ep.Shutdown(tcpip.ShutdownWrite) } // it may 
 func (e *end) Close() {
 	e.wq.EventUnregister(&e.onRead)
 	e.wq.EventUnregister(&e.onWrite)
+	ending.RLock()
+	defer ending.RUnlock()
 	e.ep.Close()
 }
 
 // Abort implements Stream.
 func (e *end) Abort() {
+	ending.RLock()
 	e.ep.Abort()
+	ending.RUnlock()
 	e.Close()
 }
+
+// ending is held for reading while an end of an outer stack is closed, and for writing while a guest is
+// saved: an end that was closed is in the list that gVisor saves with every kernel, see takeDangling.
+var ending sync.RWMutex

@@ -42,8 +42,8 @@ type relay struct {
 	file  *os.File
 	raw   syscall.RawConn
 
-	failing    sync.Once
-	stop       chan struct{} // closed when it fails
+	failing    sync.Once     // also of a relay that ends as it should
+	stop       chan struct{} // closed when it fails, or has ended
 	guestReset bool          // written before stop is closed
 }
 
@@ -74,12 +74,15 @@ func runRelay(fl *flow, guest Stream, file *os.File) {
 		}
 	}()
 	wg.Wait()
-	select {
-	case <-r.stop:
-		guest.Abort()
-	default:
-		guest.Close()
+	whole := false
+	r.failing.Do(func() { // the exchange may end at this moment
+		whole = true
 		close(r.stop)
+	})
+	if whole {
+		guest.Close()
+	} else {
+		guest.Abort()
 	}
 	<-watched
 	file.Close()
