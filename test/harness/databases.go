@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +29,7 @@ const (
 )
 
 // databasesBuild is what the image with databases, interpreters and servers is made of.
-var databasesBuild = api.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl"}}
+var databasesBuild = api.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl", "python3-requests"}}
 
 // databasesName is the name of that image where it is kept: one that was made of
 // something else has another.
@@ -47,6 +47,13 @@ func NewDatabaseNode(t *testing.T, needs []string) *Node {
 	t.Helper()
 	OnlyOnce(t, "file systems of sandboxes do not depend on who starts them")
 	n := NewNode(t)
+	n.UseDatabases(t, needs)
+	return n
+}
+
+// UseDatabases gives an open node the image "databases", or another one that has the files.
+func (n *Node) UseDatabases(t *testing.T, needs []string) {
+	t.Helper()
 	for _, from := range databaseImages(t) {
 		if !n.borrow(from.dir, from.name) {
 			continue
@@ -60,11 +67,10 @@ func NewDatabaseNode(t *testing.T, needs []string) *Node {
 		}
 		n.Destroy("probe")
 		if out.ExitCode == 0 {
-			return n
+			return
 		}
 	}
 	t.Skipf("no image with %s is at hand: with %s=1 one is made, from this machine's Debian mirrors, and kept", strings.Join(needs, " "), EnvBuild)
-	return nil
 }
 
 // imageAt is an image in a data directory.
@@ -76,17 +82,10 @@ type imageAt struct{ dir, name string }
 func databaseImages(t *testing.T) []imageAt {
 	t.Helper()
 	var all []imageAt
-	dir := os.Getenv(envDatabases)
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err == nil {
-			dir = filepath.Join(cache, "ramet-test", "databases")
-		}
-	}
-	if dir != "" {
+	if dir := databasesDir(); dir != "" {
 		all = append(all, imageAt{dir, databasesName()})
-		if os.Getenv(EnvBuild) != "" {
-			buildDatabases(t, dir)
+		if err := MakeDatabases(); err != nil {
+			t.Skipf("the image with databases cannot be made: %v", err)
 		}
 	}
 	if p, err := paths.Find(); err == nil {
@@ -95,57 +94,73 @@ func databaseImages(t *testing.T) []imageAt {
 	return all
 }
 
-// unbuilt is why the image with databases cannot be made: that is tried once.
-var unbuilt error
-
-// buildDatabases makes the image with databases in a data directory, if it is not
-// there.
-func buildDatabases(t *testing.T, dir string) {
-	t.Helper()
-	if unbuilt != nil {
-		t.Skipf("the image with databases cannot be made: %v", unbuilt)
+// databasesDir is the data directory with the image, "" if there is none.
+func databasesDir() string {
+	dir := os.Getenv(envDatabases)
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(cache, "ramet-test", "databases")
 	}
-	p, err := paths.New(filepath.Join(NewDir(t), "run"), dir)
+	return dir
+}
+
+// MakeDatabases makes the image with databases if that is asked for and it is not there. That is tried
+// once. A suite whose tests reach no mirror calls it before.
+var MakeDatabases = sync.OnceValue(func() error {
+	if os.Getenv(EnvBuild) == "" || databasesDir() == "" {
+		return nil
+	}
+	return makeDatabases(databasesDir())
+})
+
+// makeDatabases makes the image with databases in a data directory, if it is not there.
+func makeDatabases(dir string) error {
+	runtime, err := os.MkdirTemp("", "ramet-db-") // short, as sockets lie in it
 	if err != nil {
-		t.Fatal(err)
+		return err
+	}
+	defer os.RemoveAll(runtime)
+	p, err := paths.New(filepath.Join(runtime, "run"), dir)
+	if err != nil {
+		return err
 	}
 	for _, err := range []error{p.MakeRuntime(), p.MakeData()} {
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
-	defer lock(t, dir+".lock")() // suites run side by side
-	n := &Node{T: t, Paths: p, Build: "test-" + RandomHex(), Log: slog.New(slog.DiscardHandler)}
+	unlock, err := lock(dir + ".lock") // suites run side by side
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	n := &Node{Paths: p, Build: "test-" + RandomHex(), Log: slog.New(slog.DiscardHandler)}
 	m, err := machine.Open(AsOwner, n.Config())
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer m.Close()
 	if _, err := m.GetImage(AsOwner, databasesName()); err == nil {
-		return
+		return nil
 	}
-	begin := time.Now()
-	_, unbuilt = m.CreateImage(AsOwner, api.ImageRequest{
-		Name:  databasesName(),
-		Build: &databasesBuild,
-	}, func(api.Progress) {})
-	if unbuilt != nil {
-		t.Skipf("the image with databases cannot be made: %v", unbuilt)
-	}
-	t.Logf("made an image with databases in %v, which is kept in %s", time.Since(begin).Round(time.Second), dir)
+	_, err = m.CreateImage(AsOwner, api.ImageRequest{Name: databasesName(), Build: &databasesBuild}, func(api.Progress) {})
+	return err
 }
 
 // lock waits until no other process has the lock that a file stands for, and takes it.
-func lock(t *testing.T, path string) (unlock func()) {
-	t.Helper()
+func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
+		f.Close()
+		return nil, err
 	}
-	return func() { f.Close() }
+	return func() { f.Close() }, nil
 }
 
 // borrow gives the node an image of another data directory, under the name

@@ -38,6 +38,9 @@ func TestOrdinaryUser(t *testing.T) { harness.AsOrdinaryUser(t) }
 
 // enter runs the tests in a namespace, and returns their exit code.
 func enter() int {
+	if err := harness.MakeDatabases(); err != nil { // no mirror is reached inside
+		fmt.Fprintln(os.Stderr, "the image with databases cannot be made:", err)
+	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), inside+"=1")
