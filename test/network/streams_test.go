@@ -70,11 +70,12 @@ func TestForkInStreams(t *testing.T) {
 	s.listen(t, "198.51.100.1:80", nil)
 	s.listen(t, "198.51.100.2:443", config)
 	s.listen(t, "198.51.100.2:8080", nil)
+	s.listen(t, "198.51.100.2:80", nil)
 	_, err := n.Machine.SetSecret(harness.AsOwner, "KEY", api.SecretRequest{Value: "value-of-the-key", SecretBinding: api.SecretBinding{Names: []string{"files.example.org"}, Header: "X-Key"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := allow(t, "files.example.org", "other.example.org:443,8080", "203.0.113.1:9000")
+	req := allow(t, "files.example.org", "other.example.org:80,443,8080", "203.0.113.1:9000")
 	s.listen(t, "203.0.113.1:9000", nil)
 	req.Rules = map[string]api.NetworkTreatment{"files.example.org": {Secret: &api.NetworkSecret{Header: "X-Key", Value: "${KEY}"}}}
 	create(n, "base", req)
@@ -156,5 +157,12 @@ func TestForkInStreams(t *testing.T) {
 		if out, _ := c.Text(); out != want || exit.ExitCode != 0 {
 			t.Errorf("%s: talker %d ends with %+v: %q", c.what, i, exit, out)
 		}
+	}
+	// Without TLS a connection of HTTP/2 shows no name in time: at port 80 it does not pass.
+	if _, err := n.Run("base", api.ExecRequest{Argv: []string{"talker", "http2", "http://other.example.org/http2"}, TimeoutMS: 500}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if e := lastLine(n, "base"); e.Port != 80 || e.Verdict != api.NetworkDenied || !strings.Contains(e.Rule, "no server name is shown") {
+		t.Errorf("HTTP/2 at port 80 is logged as %+v", e)
 	}
 }
