@@ -19,8 +19,9 @@ const (
 	EventPromoted    EventKind = "promoted" // it goes on with the state of a child, which is gone
 	EventMerged      EventKind = "merged"
 	EventCommitted   EventKind = "committed"
-	EventUpdated     EventKind = "updated"     // its name or metadata
-	EventNetwork     EventKind = "network_set" // what it may reach was replaced
+	EventUpdated     EventKind = "updated"          // its name or metadata
+	EventNetwork     EventKind = "network_set"      // what it may reach was replaced
+	EventDecided     EventKind = "network_decision" // about a connection, a look-up, a ping or a request; a sample of them
 	EventPaused      EventKind = "paused"
 	EventResumed     EventKind = "resumed"
 	EventHibernated  EventKind = "hibernated"
@@ -38,7 +39,7 @@ const (
 
 // EventKinds are all kinds.
 var EventKinds = []EventKind{
-	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventNetwork, EventPaused, EventResumed, EventHibernated, EventWoken,
+	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventNetwork, EventDecided, EventPaused, EventResumed, EventHibernated, EventWoken,
 	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed, EventUnrested,
 }
 
@@ -73,7 +74,10 @@ type Event struct {
 	PID       int       `json:"pid,omitempty" doc:"process_started"`
 	Context   string    `json:"context,omitempty" doc:"code_run"`
 	ExitCode  *int      `json:"exit_code,omitempty" doc:"executed, code_run"`
-	Reason    string    `json:"reason,omitempty" doc:"failed; rest_failed; paused and destroyed, if no request asked for it"`
+	// Decision is that of EventDecided. Its Lost counts those of the sandbox with the same verdict that
+	// are no events, because they were many.
+	Decision *NetworkLogEntry `json:"decision,omitempty" doc:"network_decision: what was decided; lost is how many decisions with this verdict about the sandbox came before it that are no events, because they were many"`
+	Reason   string           `json:"reason,omitempty" doc:"failed; rest_failed; paused and destroyed, if no request asked for it"`
 	// Tenant and Line decide which callers see it. Line has the ids of the ancestors of the
 	// sandbox and, last, its own.
 	Tenant string   `json:"-"`

@@ -219,7 +219,12 @@ type NetworkLogEntry struct {
 	Status     int            `json:"status,omitempty" doc:"status that a request was answered with"`
 	Secrets    []string       `json:"secrets,omitempty" doc:"names of the secrets that were put into a request"`
 	Held       string         `json:"held,omitempty" doc:"id of the held request"`
-	Lost       uint64         `json:"lost,omitempty" doc:"how many decisions of the daemon's sandboxes before this one were not told, because the reader was slow"`
+	Lost       uint64         `json:"lost,omitempty" doc:"how many decisions about the sandbox before this one were not told, because the reader was slow"`
+}
+
+// IsEnd reports whether e tells of the end of a flow, of whose decision there is a line before.
+func (e *NetworkLogEntry) IsEnd() bool {
+	return e.Verdict == NetworkAllowed && e.DurationMS > 0 && e.Protocol != "http"
 }
 
 // NetworkTestResult says whether a connection would be allowed.

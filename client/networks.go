@@ -30,7 +30,7 @@ func (n *Networks) Test(ctx context.Context, ref string, test api.NetworkTest) (
 }
 
 // Log calls each with the decisions about connections of a sandbox: those that are kept, and with
-// follow those to come, until ctx ends or each fails.
+// follow those to come, until ctx ends, the sandbox is destroyed or each fails.
 func (n *Networks) Log(ctx context.Context, ref string, follow bool, each func(api.NetworkLogEntry) error) error {
 	p, err := path("sandboxes", ref, "/network/log")
 	if err != nil {

@@ -16,7 +16,7 @@ type Networks interface {
 	// TestNetwork judges a connection as if the sandbox asked for it.
 	TestNetwork(ctx context.Context, ref string, test api.NetworkTest) (*api.NetworkTestResult, error)
 	// NetworkLog calls f with the decisions about a sandbox: those that are kept, and with follow
-	// those to come, until ctx ends or f fails. It calls began before the first one, once it knows
+	// those to come, until the sandbox is destroyed, ctx ends or f fails. It calls began before the first one, once it knows
 	// that there is a log.
 	NetworkLog(ctx context.Context, ref string, follow bool, began func(), f func(api.NetworkLogEntry) error) error
 	// NetworkProfiles returns the profiles that documents may name.

@@ -98,7 +98,7 @@ func (g *Group) logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "log SBX", Short: "Show the decisions about connections of a sandbox", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		Long: "Show the decisions about connections, name look-ups and pings of a sandbox, one line each: time, verdict, protocol, destination, rule. A connection that was allowed has a second line when it has ended, with the bytes to and from the sandbox.\n\n" +
-			"A gateway keeps the last 4096 decisions about all sandboxes of a daemon.",
+			"A gateway keeps the last 1024 decisions about a sandbox, and fewer if there are many sandboxes. Following ends when the sandbox is destroyed.",
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return c.Networks.Log(ctx, args[0], follow, g.writeDecision)
 		}),
@@ -113,7 +113,7 @@ func (g *Group) writeDecision(e api.NetworkLogEntry) error {
 		return g.WriteJSON(e)
 	}
 	if e.Lost > 0 {
-		fmt.Fprintf(g.Err, "ramet: up to %d decisions before this one were lost\n", e.Lost)
+		fmt.Fprintf(g.Err, "ramet: %d decisions before this one were lost\n", e.Lost)
 	}
 	_, err := io.WriteString(g.Out, console.Printable(strings.TrimRight(fmt.Sprintf("%s  %-7s  %-4s  %s  %s", e.At.UTC().Format(time.RFC3339), e.Verdict, e.Protocol, destination(&e), outcome(&e)), " "))+"\n")
 	return err

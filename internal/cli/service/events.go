@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -78,6 +79,19 @@ func eventWords(e *api.Event) (words []string) {
 	}
 	if e.ExitCode != nil {
 		add("exit_code", fmt.Sprint(*e.ExitCode))
+	}
+	if d := e.Decision; d != nil {
+		add("verdict", string(d.Verdict))
+		add("protocol", d.Protocol)
+		add("method", d.Method)
+		add("host", cmp.Or(d.Name, d.Address))
+		if d.Port != 0 {
+			add("port", fmt.Sprint(d.Port))
+		}
+		add("rule", fmt.Sprintf("%q", d.Rule))
+		if d.Lost > 0 {
+			add("more", fmt.Sprint(d.Lost))
+		}
 	}
 	if e.Reason != "" {
 		add("reason", fmt.Sprintf("%q", e.Reason))

@@ -52,7 +52,7 @@ func serve(t *testing.T, grace time.Duration) *served {
 	}
 	s := &served{Client: NewClient(path), log: &Log{}, held: &heldRequests{}, done: make(chan error, 1)}
 	g := gateway.New(gateway.Config{
-		Upstream: dns.NewUpstream("/nonexistent", "/nonexistent"), Log: s.log.Add, Own: func(netip.Addr) bool { return false },
+		Upstream: dns.NewUpstream("/nonexistent", "/nonexistent"), Log: s.log, Own: func(netip.Addr) bool { return false },
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -298,31 +298,8 @@ func eventuallyRead(t *testing.T, l *Log) {
 	polltest.Eventually(t, 10*time.Second, "somebody reads the log", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.added != nil
+		return len(l.readers) > 0
 	})
-}
-
-func TestALogThatIsReadSlowly(t *testing.T) {
-	var l Log
-	l.Add(api.NetworkLogEntry{Flow: 0})
-	var got, lost uint64
-	stop := errors.New("stop")
-	err := l.Read(t.Context(), Reading{Kept: true, Follow: true}, func(line Line) error {
-		if got == 0 {
-			for i := range 3 * keptLines { // while it reads the first one
-				l.Add(api.NetworkLogEntry{Flow: uint64(i + 1)})
-			}
-		}
-		got++
-		lost += line.Lost
-		if line.Flow == 3*keptLines {
-			return stop
-		}
-		return nil
-	})
-	if err != stop || got+lost != 3*keptLines+1 || got != keptLines+1 {
-		t.Errorf("%d lines were read and %d lost: %v", got, lost, err)
-	}
 }
 
 func TestTheGatewayEndsWhenNobodyNeedsIt(t *testing.T) {

@@ -79,8 +79,10 @@ type Layer struct {
 // Line is a line of the log of decisions.
 type Line struct {
 	api.NetworkLogEntry
-	// Lost is how many lines before it were not told, because the reader was slow or the line
-	// could not be kept.
+	// Number grows with each line of a gateway.
+	Number uint64 `json:"number"`
+	// Lost is how many lines before it were not told, because the reader was slow, or asked for a
+	// sample: then it counts those of the sandbox with the same verdict.
 	Lost uint64 `json:"lost,omitempty"`
 }
 

@@ -16,8 +16,12 @@ import (
 	"ramet.dev/ramet/internal/network/policy"
 )
 
-// callTimeout bounds the time that a daemon may take to send its call.
-const callTimeout = 10 * time.Second
+const (
+	// callTimeout bounds the time that a daemon may take to send its call.
+	callTimeout = 10 * time.Second
+	// lastWords is how long who follows the log may take to read the end of it.
+	lastWords = 2 * time.Second
+)
 
 // Held is the requests that are held.
 type Held interface {
@@ -55,15 +59,24 @@ func NewServer(g *gateway.Gateway, h Held, log *Log, hello Hello, grace time.Dur
 }
 
 // Serve answers the calls that come on l until ctx ends, a daemon ends the gateway, or nobody has
-// needed it for long. It closes l and waits for the calls under way.
+// needed it for long. It closes l and the gateway, and waits for the calls under way. Who follows the
+// log is told how the flows of the gateway ended.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	following, unfollow := context.WithCancel(context.WithoutCancel(ctx))
 	s.end = cancel
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	var wg sync.WaitGroup
-	defer wg.Wait()
+	defer func() {
+		cancel()
+		s.gateway.Close()
+		s.log.Close()
+		late := time.AfterFunc(lastWords, unfollow)
+		wg.Wait()
+		late.Stop()
+		unfollow()
+	}()
 	wg.Go(func() { s.awaitIdle(ctx) })
 	for {
 		c, err := l.AcceptUnix()
@@ -77,7 +90,7 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 		s.count(1)
 		wg.Go(func() {
 			defer s.count(-1)
-			s.serve(ctx, c)
+			s.serve(ctx, following, c)
 		})
 	}
 }
@@ -124,12 +137,12 @@ func (s *Server) awaitIdle(ctx context.Context) {
 	}
 }
 
-// serve answers one call.
-func (s *Server) serve(ctx context.Context, c *net.UnixConn) {
+// serve answers one call, until ctx ends, or following if the call reads the log.
+func (s *Server) serve(ctx, following context.Context, c *net.UnixConn) {
 	conn := wire.NewConn(c)
 	defer conn.Finish()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	defer func() { stop() }()
 	if err := conn.SetReadDeadline(time.Now().Add(callTimeout)); err != nil {
 		return
 	}
@@ -145,7 +158,11 @@ func (s *Server) serve(ctx context.Context, c *net.UnixConn) {
 	if err == nil {
 		switch asked.Op {
 		case opLog:
-			s.tellLog(ctx, conn, &asked)
+			if !stop() {
+				return // the gateway ends
+			}
+			stop = context.AfterFunc(following, func() { conn.Close() })
+			s.tellLog(following, conn, &asked)
 			return
 		case opWatch:
 			s.watch(conn)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/relay"
 	"ramet.dev/ramet/internal/network/wire"
@@ -23,7 +22,7 @@ func (f *flow) deliver(target *sandbox) {
 		return
 	}
 	defer in.end()
-	f.s.log(f.entry(api.NetworkAllowed))
+	f.logAllowed()
 	theirs, server, err := wire.FlowPair(wire.TCP)
 	if err != nil {
 		f.verdict(wire.CodeNetUnreachable)

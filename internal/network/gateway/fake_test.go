@@ -45,17 +45,27 @@ func newWorld(t *testing.T, proxy Proxy) *world {
 	}
 	w := &world{t: t, servers: map[string]string{}}
 	w.Gateway = New(Config{
-		Upstream: dns.NewUpstream("/nonexistent", path), Log: w.note, Proxy: proxy, Dial: w.dial, Own: func(netip.Addr) bool { return false },
+		Upstream: dns.NewUpstream("/nonexistent", path), Log: decisions{w}, Proxy: proxy, Dial: w.dial, Own: func(netip.Addr) bool { return false },
 	})
 	t.Cleanup(w.Close)
 	return w
 }
 
-func (w *world) note(e api.NetworkLogEntry) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log = append(w.log, e)
+// decisions is the log of a world.
+type decisions struct{ w *world }
+
+// Add implements Log.
+func (d decisions) Add(e api.NetworkLogEntry) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.log = append(d.w.log, e)
 }
+
+// Began implements Log.
+func (decisions) Began(string) {}
+
+// Ended implements Log.
+func (decisions) Ended(string) {}
 
 // lines returns the log so far.
 func (w *world) lines() []api.NetworkLogEntry {

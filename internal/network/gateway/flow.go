@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +38,8 @@ type flow struct {
 
 	answered chan bool // of a flow that is delivered: whether the guest accepts it
 
-	rule, name string // that decided, and of the server; of the goroutine of the flow
+	rule, name string      // that decided, and of the server; of the goroutine of the flow
+	listed     atomic.Bool // the log says that it was allowed, and not how it ended
 
 	mu    sync.Mutex
 	relay *relay.Relay  // guarded by mu
@@ -136,6 +138,9 @@ func (f *flow) free() {
 
 // end forgets the flow.
 func (f *flow) end() {
+	if f.listed.Load() { // nothing has passed
+		f.logEnd(0, 0)
+	}
 	f.free()
 	f.cancel(nil)
 	f.s.mu.Lock()
@@ -145,9 +150,7 @@ func (f *flow) end() {
 
 // deny refuses the flow before it was opened.
 func (f *flow) deny(rule, would string, code wire.Code) {
-	e := f.entry(api.NetworkDenied)
-	e.Rule, e.WouldAllow = rule, would
-	f.s.log(e)
+	f.logDenied(rule, would)
 	f.verdict(code)
 }
 
@@ -268,7 +271,22 @@ func (f *flow) entry(v api.NetworkVerdict) api.NetworkLogEntry {
 	return e
 }
 
+// logAllowed tells that the flow is allowed. Another line tells of its end, however it ends.
+func (f *flow) logAllowed() {
+	f.listed.Store(true)
+	f.s.log(f.entry(api.NetworkAllowed))
+}
+
+// logDenied tells that the flow is denied; its end, if it was allowed until then.
+func (f *flow) logDenied(rule, would string) {
+	f.listed.Store(false)
+	e := f.entry(api.NetworkDenied)
+	e.Rule, e.WouldAllow = rule, would
+	f.s.log(e)
+}
+
 func (f *flow) logEnd(up, down int64) {
+	f.listed.Store(false)
 	e := f.entry(api.NetworkAllowed)
 	e.BytesOut, e.BytesIn = up, down
 	e.DurationMS = max(float64(time.Since(f.began))/float64(time.Millisecond), 0.001)

@@ -95,12 +95,21 @@ type Treatments interface {
 	Close()
 }
 
+// Log takes what is said about sandboxes. It must not block.
+type Log interface {
+	Add(api.NetworkLogEntry)
+	// Began and Ended say that the gateway begins to serve a sandbox, and has ended to. In between it
+	// may begin once more: a sandbox that gets another state goes on in another sentry.
+	Began(sandbox string)
+	Ended(sandbox string)
+}
+
 // Config says what the gateway works with.
 type Config struct {
 	// Upstream answers questions about names.
 	Upstream *dns.Upstream
-	// Log is told of each decision, and of the end of each flow. It must not block.
-	Log func(api.NetworkLogEntry)
+	// Log is told of each decision, and of the end of each flow.
+	Log Log
 	// Proxy treats requests. Without it flows of HTTP are denied whose requests have to be looked at.
 	Proxy Proxy
 	// Via returns what connects to a port of a name in place of the address that was judged, or nil
@@ -178,6 +187,7 @@ func (g *Gateway) Add(r Registration, channel *os.File) error {
 	g.sandboxes[r.ID] = s
 	s.address = g.freeAddress()
 	g.addresses[s.address] = s
+	g.cfg.Log.Began(r.sandbox())
 	g.wg.Go(func() {
 		s.serve()
 		g.forget(s)

@@ -105,6 +105,10 @@ func (s *sandbox) setRate(p *policy.Policy) {
 // serve reads the channel until it ends, and then ends all that belongs to the sandbox.
 func (s *sandbox) serve() {
 	defer close(s.done)
+	defer func() {
+		r := s.reg()
+		s.g.cfg.Log.Ended(r.sandbox())
+	}()
 	var err error
 	for err == nil {
 		err = s.channel.Receive(s.handle)
@@ -250,6 +254,10 @@ func (s *sandbox) put(r Registration, p *policy.Policy) (between []*flow, err er
 	}
 	s.dns.SetPolicy(names{p}, p.Limits().DNSPerS)
 	s.setRate(p)
+	if was, is := s.registration.sandbox(), r.sandbox(); was != is { // the sentry of a promoted child
+		s.g.cfg.Log.Began(is)
+		s.g.cfg.Log.Ended(was)
+	}
 	s.registration, s.policy = r, p
 	s.peer.Store(peerOf(&r))
 	for f := range s.open {
@@ -296,7 +304,7 @@ func (s *sandbox) log(e api.NetworkLogEntry) {
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}
-	s.g.cfg.Log(e)
+	s.g.cfg.Log.Add(e)
 }
 
 // test judges without a flow. A name is judged as if it had been looked up, at a public address.

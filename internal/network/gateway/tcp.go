@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/relay"
 	"ramet.dev/ramet/internal/network/sniff"
@@ -55,7 +54,7 @@ func (f *flow) runTCP() {
 	}
 	server, err := f.connect(f.ctx)
 	if err != nil {
-		f.s.log(f.entry(api.NetworkAllowed))
+		f.logAllowed()
 		f.verdict(codeOf(err))
 		return
 	}
@@ -64,7 +63,7 @@ func (f *flow) runTCP() {
 		server.Close()
 		return
 	}
-	f.s.log(f.entry(api.NetworkAllowed))
+	f.logAllowed()
 	f.begin(guest, server, q, d)
 }
 
@@ -161,9 +160,7 @@ func (f *flow) look(ctx context.Context, guest *os.File, q *policy.Question, nee
 	}
 	d := f.s.judge(f, *q)
 	if !d.Allowed {
-		e := f.entry(api.NetworkDenied)
-		e.Rule, e.WouldAllow = d.String(), f.s.current().WouldAllow(q)
-		f.s.log(e)
+		f.logDenied(d.String(), f.s.current().WouldAllow(q))
 		return nil, found, errDenied
 	}
 	f.rule = d.String()

@@ -57,9 +57,7 @@ func (o *opened) close() {
 // treat has the requests of a flow looked at.
 func (f *flow) treat(guest *os.File, q *policy.Question, found sniff.Found, t *policy.Treatment, dial dialer) {
 	if f.s.treatments == nil {
-		e := f.entry(api.NetworkDenied)
-		e.Rule = "the gateway looks at no requests: " + f.rule
-		f.s.log(e)
+		f.logDenied("the gateway looks at no requests: "+f.rule, "")
 		f.refuse(guest, nil)
 		return
 	}
@@ -121,7 +119,7 @@ func (f *flow) runVia(q policy.Question, d policy.Decision) {
 	if err != nil {
 		return
 	}
-	f.s.log(f.entry(api.NetworkAllowed))
+	f.logAllowed()
 	names := q.Names
 	t, found, err := f.look(f.ctx, guest, &q, max(d.Host, policy.HostIfShown), silence)
 	if err != nil {
@@ -147,7 +145,6 @@ func (f *flow) runVia(q policy.Question, d policy.Decision) {
 	cancel()
 	if err != nil {
 		f.refuse(guest, nil)
-		f.logEnd(0, 0)
 		return
 	}
 	socket, wait, err := socketOf(server)

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/wire"
 )
@@ -36,7 +35,7 @@ func (f *flow) runUDP() {
 		f.deny(f.rule, f.s.current().WouldAllow(&q), codeFor(d))
 		return
 	}
-	f.s.log(f.entry(api.NetworkAllowed))
+	f.logAllowed()
 	c, err := f.s.g.cfg.Dial(f.ctx, "udp", netip.AddrPortFrom(f.address, f.port).String())
 	if err != nil {
 		f.verdict(codeOf(err))

@@ -38,6 +38,9 @@ type Config struct {
 	Log    *slog.Logger
 	// Grace is how long a gateway goes on that nobody needs.
 	Grace time.Duration
+	// Attend is called for each gateway that is found or started, in a goroutine of its own, if it is
+	// there. ctx ends when the gateway has ended, or the daemon lets go of it.
+	Attend func(ctx context.Context, c *control.Client)
 	// Attach gives the sentry of a sandbox the end of a new channel, which Attach keeps nothing of.
 	Attach func(ctx context.Context, id string, channel *os.File) error
 }
@@ -241,7 +244,7 @@ func (h *Host) Adopt(ctx context.Context, rs []gateway.Registration) (err error)
 		err = h.adoptKnown(ctx, known)
 	}
 	_ = h.restore(ctx) // watch goes on with it
-	h.wg.Go(func() { h.watch(f.ended) })
+	h.attend(f)
 	return err
 }
 
@@ -328,7 +331,7 @@ func (h *Host) ensure(ctx context.Context) error {
 		s.cut = s.cut || f.fresh
 	}
 	_ = h.restore(ctx) // watch goes on with it
-	h.wg.Go(func() { h.watch(f.ended) })
+	h.attend(f)
 	return nil
 }
 
@@ -377,6 +380,26 @@ func (h *Host) goOn() {
 	}
 	h.starting = true
 	h.wg.Go(h.start)
+}
+
+// attend has the gateway watched. The caller has the turn.
+func (h *Host) attend(f found) {
+	h.wg.Go(func() { h.watch(f.ended) })
+	if h.cfg.Attend == nil {
+		return
+	}
+	h.wg.Go(func() {
+		ctx, cancel := context.WithCancel(h.ctx)
+		defer cancel()
+		h.wg.Go(func() {
+			select {
+			case <-f.ended:
+				cancel()
+			case <-ctx.Done():
+			}
+		})
+		h.cfg.Attend(ctx, h.client)
+	})
 }
 
 // watch waits for the end of the gateway and starts another one, if a sandbox needs it. Until then it

@@ -209,7 +209,7 @@ func serve(ctx context.Context, cfg Config, l *net.UnixListener, layers []contro
 		}
 	}()
 	g = gateway.New(gateway.Config{
-		Upstream: dns.NewUpstream(cfg.ResolvConf, cfg.Hosts), Log: lines.Add, Own: addresses.has, Proxy: t, Via: via(cfg, log),
+		Upstream: dns.NewUpstream(cfg.ResolvConf, cfg.Hosts), Log: &lines, Own: addresses.has, Proxy: t, Via: via(cfg, log),
 	})
 	defer g.Close()
 	hello := control.Hello{Build: cfg.Build, PID: os.Getpid(), Confinement: layers}

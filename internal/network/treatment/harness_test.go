@@ -98,7 +98,7 @@ func (w *world) start() {
 	}
 	w.p = New(cfg)
 	w.g = gateway.New(gateway.Config{
-		Upstream: resolver.NewUpstream("/nonexistent", hosts), Log: w.note, Proxy: w.p, Dial: w.dial, Own: own, Via: w.via,
+		Upstream: resolver.NewUpstream("/nonexistent", hosts), Log: decisions{w}, Proxy: w.p, Dial: w.dial, Own: own, Via: w.via,
 	})
 }
 
@@ -112,11 +112,21 @@ func (w *world) end() {
 	}
 }
 
-func (w *world) note(e api.NetworkLogEntry) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log = append(w.log, e)
+// decisions is the log of a world.
+type decisions struct{ w *world }
+
+// Add implements gateway.Log.
+func (d decisions) Add(e api.NetworkLogEntry) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.log = append(d.w.log, e)
 }
+
+// Began implements gateway.Log.
+func (decisions) Began(string) {}
+
+// Ended implements gateway.Log.
+func (decisions) Ended(string) {}
 
 // requests returns the lines about requests so far.
 func (w *world) requests() []api.NetworkLogEntry {

@@ -35,7 +35,7 @@ type Config struct {
 	Trust     Trust
 	// Max asks for the document that has to allow what those of sandboxes allow; nil if there is none.
 	Max *api.NetworkRequest
-	// Gateway says how the gateway is started. Attach is set by New.
+	// Gateway says how the gateway is started. Attach and Attend are set by New.
 	Gateway host.Config
 	Log     *slog.Logger
 	// Timeout bounds what is done for a sandbox that begins or ends.
@@ -76,7 +76,7 @@ func New(ctx context.Context, cfg Config) (*Networks, error) {
 		}
 		n.max = doc
 	}
-	cfg.Gateway.Attach = n.attach
+	cfg.Gateway.Attach, cfg.Gateway.Attend = n.attach, n.tellEvents
 	n.host = host.New(cfg.Gateway)
 	return n, nil
 }

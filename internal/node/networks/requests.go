@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/service/audit"
 )
@@ -137,29 +135,6 @@ func (n *Networks) TestNetwork(ctx context.Context, ref string, test api.Network
 		return nil, fmt.Errorf("test network: %w", err)
 	}
 	return &r, nil
-}
-
-// NetworkLog implements service.Networks.
-func (n *Networks) NetworkLog(ctx context.Context, ref string, follow bool, began func(), f func(api.NetworkLogEntry) error) error {
-	b, err := n.cfg.Sandboxes.Find(ctx, ref)
-	if err != nil {
-		return err
-	}
-	if b.View().Network == nil { // there may be no gateway
-		if follow {
-			return api.Errorf(api.CodeWrongState, "sandbox %s has no network: there are no decisions to follow", b.ID)
-		}
-		return nil
-	}
-	began()
-	err = n.host.Client().Log(ctx, control.Reading{Sandbox: b.ID, Kept: true, Follow: follow}, func(l control.Line) error {
-		l.NetworkLogEntry.Lost = l.Lost
-		return f(l.NetworkLogEntry)
-	})
-	if errors.Is(err, io.EOF) {
-		return api.Errorf(api.CodeUnavailable, "read network log: %w: ask again", err)
-	}
-	return err
 }
 
 // NetworkProfiles implements service.Networks.

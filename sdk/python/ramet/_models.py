@@ -269,6 +269,54 @@ class Diff(DiffView):
     _renamed: ClassVar[Any] = {"from": "from_"}
 
 
+class NetworkLogEntry(Model):
+    """The type NetworkLogEntry of the REST interface."""
+
+    address: Optional[str] = None
+    """IP address; absent for a name look-up."""
+    at: datetime
+    """When it was decided."""
+    bytes_in: int
+    """Bytes to the sandbox."""
+    bytes_out: int
+    """Bytes from the sandbox."""
+    duration_ms: Optional[float] = None
+    """How long the flow was open, or the request took, once it has ended."""
+    flow: int
+    """Number of the flow in its sandbox."""
+    held: Optional[str] = None
+    """Id of the held request."""
+    lost: Optional[int] = None
+    """How many decisions about the sandbox before this one were not told, because the reader was
+    slow.
+    """
+    method: Optional[str] = None
+    """Method of a request."""
+    name: Optional[str] = None
+    """Name that the guest had asked for."""
+    path: Optional[str] = None
+    """Path of a request, without its query."""
+    port: Optional[int] = None
+    """Port; absent for name look-ups and echo requests."""
+    protocol: str
+    """Tcp, udp, echo, dns, or http for a request on a flow of tcp."""
+    rule: str
+    """Rule that decided."""
+    sandbox: str
+    """Id of the sandbox."""
+    secrets: List[str]
+    """Names of the secrets that were put into a request."""
+    status: Optional[int] = None
+    """Status that a request was answered with."""
+    verdict: str
+    """What became of it."""
+    would_allow: Optional[str] = None
+    """Rule that would have allowed it, if it was denied."""
+
+    _times = ("at",)
+    _lists = ("secrets",)
+
+
 class Event(Model):
     """The type Event of the REST interface."""
 
@@ -278,6 +326,10 @@ class Event(Model):
     """Forked: the new sandboxes."""
     context: Optional[str] = None
     """Code_run."""
+    decision: Optional[NetworkLogEntry] = None
+    """Network_decision: what was decided; lost is how many decisions with this verdict about the
+    sandbox came before it that are no events, because they were many.
+    """
     exit_code: Optional[int] = None
     """Executed, code_run."""
     from_: List[str]
@@ -313,6 +365,7 @@ class Event(Model):
     time: datetime
     """When it happened."""
 
+    _nested: ClassVar[Any] = {"decision": ("one", NetworkLogEntry)}
     _times = ("time",)
     _lists = ("children", "from",)
     _renamed: ClassVar[Any] = {"from": "from_"}
@@ -1122,54 +1175,6 @@ class SandboxNetwork(Model):
     _nested: ClassVar[Any] = {"bounds": ("list", NetworkBound), "limits": ("one", NetworkLimits), "profiles": ("map", NetworkPolicy), "rules": ("map", NetworkTreatment)}
     _lists = ("accept", "allow", "bounds", "deny",)
     _maps = ("profiles", "rules",)
-
-
-class NetworkLogEntry(Model):
-    """The type NetworkLogEntry of the REST interface."""
-
-    address: Optional[str] = None
-    """IP address; absent for a name look-up."""
-    at: datetime
-    """When it was decided."""
-    bytes_in: int
-    """Bytes to the sandbox."""
-    bytes_out: int
-    """Bytes from the sandbox."""
-    duration_ms: Optional[float] = None
-    """How long the flow was open, or the request took, once it has ended."""
-    flow: int
-    """Number of the flow in its sandbox."""
-    held: Optional[str] = None
-    """Id of the held request."""
-    lost: Optional[int] = None
-    """How many decisions of the daemon's sandboxes before this one were not told, because the
-    reader was slow.
-    """
-    method: Optional[str] = None
-    """Method of a request."""
-    name: Optional[str] = None
-    """Name that the guest had asked for."""
-    path: Optional[str] = None
-    """Path of a request, without its query."""
-    port: Optional[int] = None
-    """Port; absent for name look-ups and echo requests."""
-    protocol: str
-    """Tcp, udp, echo, dns, or http for a request on a flow of tcp."""
-    rule: str
-    """Rule that decided."""
-    sandbox: str
-    """Id of the sandbox."""
-    secrets: List[str]
-    """Names of the secrets that were put into a request."""
-    status: Optional[int] = None
-    """Status that a request was answered with."""
-    verdict: str
-    """What became of it."""
-    would_allow: Optional[str] = None
-    """Rule that would have allowed it, if it was denied."""
-
-    _times = ("at",)
-    _lists = ("secrets",)
 
 
 class NetworkTestResult(Model):

@@ -34,7 +34,7 @@ type testNetworkInput struct {
 // NetworkLogInput is the input of reading decisions.
 type NetworkLogInput struct {
 	route.IDInput
-	Follow bool `query:"follow" doc:"go on with new decisions until the client goes away; else only those that are kept"`
+	Follow bool `query:"follow" doc:"go on with new decisions until the client goes away or the sandbox is destroyed; else only those that are kept"`
 }
 
 func (h *networks) routeNetworks(r *route.Router) {

@@ -96,7 +96,7 @@ var descriptions = map[string]string{
 	"get-network":           "The document that says what the sandbox may reach, with the profiles that it names as they were when it was set, and the documents that bound it. A sandbox without a network has a document that allows nothing.",
 	"set-network":           "The body replaces the whole document. What it does not allow any more is cut before the answer. A document that cannot be enforced is refused, and then nothing has changed. Tokens that are bound to sandboxes cannot allow more than the document does that is replaced.",
 	"test-network":          "Judges a connection as if a process in the sandbox asked for it now, without making it. The rule that decides is in the answer, and of a denial the rule that would allow it.",
-	"read-network-log":      "Decisions about connections, name look-ups and pings of the sandbox, the oldest first. The daemon's gateway keeps the last 4096 of all sandboxes.",
+	"read-network-log":      "Decisions about connections, name look-ups and pings of the sandbox, the oldest first. The daemon's gateway keeps the last 1024 of a sandbox, and fewer if there are many sandboxes. With `follow` the stream goes on with new ones, and ends with the sandbox.",
 	"list-network-profiles": "Documents that have a name: those that are built in, those that are derived from what the host is set up with, and files of the daemon's configuration. The first answer may take seconds, because profiles are derived for it.",
 
 	"list-secrets":  "The secrets of the tenant, in the order of their names. Nothing ever answers with a value.",

@@ -548,6 +548,8 @@ export interface components {
             children?: string[];
             /** @description code_run */
             context?: string;
+            /** @description network_decision: what was decided; lost is how many decisions with this verdict about the sandbox came before it that are no events, because they were many */
+            decision?: components["schemas"]["NetworkLogEntry"];
             /**
              * Format: int64
              * @description executed, code_run
@@ -601,7 +603,7 @@ export interface components {
          * @description Kind of an event
          * @enum {string}
          */
-        EventKind: "created" | "forked" | "snapshotted" | "rolled_back" | "promoted" | "merged" | "committed" | "updated" | "network_set" | "paused" | "resumed" | "hibernated" | "woken" | "process_started" | "executed" | "code_run" | "failed" | "destroyed" | "rest_failed";
+        EventKind: "created" | "forked" | "snapshotted" | "rolled_back" | "promoted" | "merged" | "committed" | "updated" | "network_set" | "network_decision" | "paused" | "resumed" | "hibernated" | "woken" | "process_started" | "executed" | "code_run" | "failed" | "destroyed" | "rest_failed";
         Exceeded: {
             /**
              * Format: int64
@@ -1846,7 +1848,7 @@ export interface components {
             held?: string;
             /**
              * Format: int64
-             * @description how many decisions of the daemon's sandboxes before this one were not told, because the reader was slow
+             * @description how many decisions about the sandbox before this one were not told, because the reader was slow
              */
             lost?: number;
             /** @description method of a request */
