@@ -37,6 +37,8 @@ func outside(args []string) (int, error) {
 		return askOutside(args[1], args[2:])
 	case "flood":
 		return flood(args[1], args[2])
+	case "ping":
+		return ping(args[1])
 	case "smuggle":
 		return smuggle(args[1])
 	case "speed":

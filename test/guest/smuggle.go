@@ -58,6 +58,39 @@ func smuggleEcho(to net.IP) error {
 	return sendPacket(unix.SOCK_DGRAM, unix.IPPROTO_ICMP, to, icmpEcho(), true)
 }
 
+// ping sends an echo request over a socket that is connected, and prints what comes of it.
+func ping(address string) (int, error) {
+	ip := net.ParseIP(address)
+	family, protocol, request := unix.AF_INET6, unix.IPPROTO_ICMPV6, icmpEcho()
+	var to unix.Sockaddr = &unix.SockaddrInet6{Addr: [16]byte(ip.To16())}
+	if v4 := ip.To4(); v4 != nil {
+		family, protocol, to = unix.AF_INET, unix.IPPROTO_ICMP, &unix.SockaddrInet4{Addr: [4]byte(v4)}
+	} else {
+		request[0] = 128 // the kernel computes the checksum
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM, protocol)
+	if err != nil {
+		return 2, err
+	}
+	defer unix.Close(fd)
+	limit := unix.NsecToTimeval(int64(silence))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return 2, err
+	}
+	if err := unix.Connect(fd, to); err != nil {
+		return 2, err
+	}
+	if _, err := unix.Write(fd, request); err != nil {
+		return 2, err
+	}
+	how := "answer"
+	if _, err := unix.Read(fd, make([]byte, 256)); err != nil {
+		how = err.Error()
+	}
+	fmt.Println(how)
+	return 0, nil
+}
+
 func icmpEcho() []byte {
 	b := []byte{8, 0, 0, 0, 0, 1, 0, 1, 'o', 'u', 't', '!'}
 	binary.BigEndian.PutUint16(b[2:], checksum(b))

@@ -42,7 +42,7 @@ func (o *outer) acceptDatagrams(r *udp.ForwarderRequest) (handled bool) {
 		if !ok || rep.code != wire.CodeOK {
 			e.Close() // before the guest hears of it, and sends the next
 			// The guest's stack tells sockets of UDP of no other code than that of a closed port.
-			o.unreachable(id, header.UDPProtocolNumber, wire.CodeRefused)
+			o.unreachable(id, header.UDPProtocolNumber, quotedPorts(id), wire.CodeRefused)
 			return
 		}
 		runDatagrams(fl, e, rep.file)

@@ -51,19 +51,12 @@ func prefixed(text string) tcpip.AddressWithPrefix {
 
 // Link is what connects the guest's interface with the outer stack.
 type Link struct {
-	guest nearEnd
+	guest *nearEnd
 	outer *channel.Endpoint
 }
 
-// nearEnd is the guest's end of a link. It looks like an Ethernet card, as programs expect of an
-// eth0, but packets have no Ethernet header.
-type nearEnd struct{ *channel.Endpoint }
-
-// ARPHardwareType implements stack.LinkEndpoint.
-func (nearEnd) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
-
 // NewLink returns a link that is not plugged in.
-func NewLink() *Link { return &Link{guest: nearEnd{newEnd(linkAddress)}, outer: newEnd("")} }
+func NewLink() *Link { return &Link{guest: &nearEnd{Endpoint: newEnd(linkAddress)}, outer: newEnd("")} }
 
 // newEnd returns one end of a link. No checksum is computed, as nothing is damaged on the way.
 // With CapabilitySaveRestore a stack that is loaded keeps its connections, instead of ending them
@@ -79,6 +72,7 @@ func (l *Link) PlugIn(s *stack.Stack) error {
 	if err := s.CreateNICWithOptions(nicID, l.guest, stack.NICOptions{Name: interfaceName}); err != nil {
 		return fmt.Errorf("create interface %s: %s", interfaceName, err)
 	}
+	l.guest.stack.Store(s)
 	for _, n := range networks {
 		err := s.AddProtocolAddress(nicID, tcpip.ProtocolAddress{Protocol: n.protocol, AddressWithPrefix: n.address}, stack.AddressProperties{})
 		if err != nil {

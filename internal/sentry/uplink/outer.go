@@ -176,7 +176,7 @@ func (o *outer) refuseStream(r *tcp.ForwarderRequest, id stack.TransportEndpoint
 		r.Complete(true)
 		return
 	}
-	o.unreachable(id, header.TCPProtocolNumber, code)
+	o.unreachable(id, header.TCPProtocolNumber, quotedPorts(id), code)
 	r.Complete(false)
 }
 

@@ -73,9 +73,11 @@ func (o *outer) echo(id stack.TransportEndpointID, protocol tcpip.TransportProto
 		return
 	}
 	o.request(wire.Message{Kind: wire.Echo, Address: to, Payload: payload}, func(r reply) {
-		// A verdict says that there is no answer. A guest's stack ignores errors about echoes.
-		if r.kind == wire.Echoed && len(r.payload) <= maxReply {
+		switch {
+		case r.kind == wire.Echoed && len(r.payload) <= maxReply:
 			o.sendEchoReply(id, protocol, ident, seq, r.payload)
+		case r.kind == wire.Verdict && r.code != wire.CodeOK && r.code != wire.CodeTimedOut:
+			o.unreachable(id, protocol, quotedEcho(protocol, ident, seq), r.code)
 		}
 	})
 }
@@ -102,55 +104,6 @@ func setChecksum6(h header.ICMPv6, r *stack.Route, payload []byte) {
 	h.SetChecksum(header.ICMPv6Checksum(header.ICMPv6ChecksumParams{
 		Header: h, Src: r.LocalAddress(), Dst: r.RemoteAddress(), PayloadCsum: checksum.Checksum(payload, 0), PayloadLen: len(payload),
 	}))
-}
-
-// unreachable tells the guest that a packet from the remote address of id to the local one did
-// not get there: code says why. What a guest's stack matches is addresses and ports.
-func (o *outer) unreachable(id stack.TransportEndpointID, protocol tcpip.TransportProtocolNumber, code wire.Code) {
-	// The guest's stack wants the smallest header of the protocol behind that of IP.
-	quoted := make([]byte, header.TCPMinimumSize)
-	header.UDP(quoted).SetSourcePort(id.RemotePort) // TCP has its ports in the same places
-	header.UDP(quoted).SetDestinationPort(id.LocalPort)
-	if id.LocalAddress.Len() == header.IPv4AddressSize {
-		ip := make(header.IPv4, header.IPv4MinimumSize)
-		ip.Encode(&header.IPv4Fields{TotalLength: uint16(len(ip) + len(quoted)), TTL: 64, Protocol: uint8(protocol), SrcAddr: id.RemoteAddress, DstAddr: id.LocalAddress})
-		ip.SetChecksum(^ip.CalculateChecksum())
-		payload := append([]byte(ip), quoted...)
-		o.send(id, header.ICMPv4ProtocolNumber, header.ICMPv4MinimumSize, payload, func(b []byte, _ *stack.Route) {
-			h := header.ICMPv4(b)
-			h.SetType(header.ICMPv4DstUnreachable)
-			h.SetCode(unreachableCode4(code))
-			h.SetChecksum(header.ICMPv4Checksum(h, checksum.Checksum(payload, 0)))
-		})
-		return
-	}
-	ip := make(header.IPv6, header.IPv6MinimumSize)
-	ip.Encode(&header.IPv6Fields{PayloadLength: uint16(len(quoted)), TransportProtocol: protocol, HopLimit: 64, SrcAddr: id.RemoteAddress, DstAddr: id.LocalAddress})
-	payload := append([]byte(ip), quoted...)
-	o.send(id, header.ICMPv6ProtocolNumber, header.ICMPv6DstUnreachableMinimumSize, payload, func(b []byte, r *stack.Route) {
-		h := header.ICMPv6(b)
-		h.SetType(header.ICMPv6DstUnreachable)
-		h.SetCode(unreachableCode6(code))
-		setChecksum6(h, r, payload)
-	})
-}
-
-func unreachableCode4(code wire.Code) header.ICMPv4Code {
-	switch code {
-	case wire.CodeRefused:
-		return header.ICMPv4PortUnreachable
-	case wire.CodeNetUnreachable:
-		return header.ICMPv4NetUnreachable
-	}
-	return header.ICMPv4HostUnreachable
-}
-
-// unreachableCode6 returns one of the two codes that a guest's stack knows.
-func unreachableCode6(code wire.Code) header.ICMPv6Code {
-	if code == wire.CodeRefused {
-		return header.ICMPv6PortUnreachable
-	}
-	return header.ICMPv6NetworkUnreachable
 }
 
 // send sends a packet from the local address of id to the remote one. fill writes the header of

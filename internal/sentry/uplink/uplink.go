@@ -90,9 +90,8 @@ func (u *Uplink) Inherit(link *Link, channel *os.File) error {
 	}
 	for _, id := range questionsOf(u.guest.NetStack()) {
 		if o := u.line.make(); o != nil {
-			o.unreachable(stack.TransportEndpointID{
-				LocalAddress: id.RemoteAddress, LocalPort: id.RemotePort, RemoteAddress: id.LocalAddress, RemotePort: id.LocalPort,
-			}, header.UDPProtocolNumber, wire.CodeRefused)
+			id = stack.TransportEndpointID{LocalAddress: id.RemoteAddress, LocalPort: id.RemotePort, RemoteAddress: id.LocalAddress, RemotePort: id.LocalPort}
+			o.unreachable(id, header.UDPProtocolNumber, quotedPorts(id), wire.CodeRefused)
 		}
 	}
 	return nil
@@ -240,7 +239,7 @@ func (l *line) make() *outer {
 func (l *line) arrive(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
 	l.gate.BeginIO()
 	defer l.gate.EndIO()
-	l.link.guest.InjectInbound(protocol, pkt)
+	l.link.guest.arrive(protocol, pkt)
 }
 
 // close resets the connections of the guest. The exchange has ended.
