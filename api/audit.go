@@ -37,6 +37,9 @@ type AuditDetails struct {
 	DryRun    bool     `json:"dry_run,omitempty" doc:"the merge changed nothing"`
 	Changes   int      `json:"changes,omitempty" doc:"paths that differ, or were changed"`
 	Conflicts int      `json:"conflicts,omitempty" doc:"conflicts of a merge"`
+	Port      int      `json:"port,omitempty" doc:"port of a sandbox that was published, or whose publication ended"`
+	Listen    string   `json:"listen,omitempty" doc:"address and port of the host that the port is published at"`
+	Refused   int      `json:"refused,omitempty" doc:"refuse-port: requests without the token since the last such line about the port"`
 	// Missing is only in lines of the daemon itself.
 	Missing string `json:"missing,omitempty" doc:"number and digest of the former last line, which is gone"`
 	Torn    int64  `json:"torn,omitempty" doc:"bytes of an unfinished line that were removed"`

@@ -22,6 +22,9 @@ const (
 	EventUpdated     EventKind = "updated"          // its name or metadata
 	EventNetwork     EventKind = "network_set"      // what it may reach was replaced
 	EventDecided     EventKind = "network_decision" // about a connection, a look-up, a ping or a request; a sample of them
+	EventPublished   EventKind = "port_published"   // on the host
+	EventUnpublished EventKind = "port_unpublished" // by request
+	EventPortRefused EventKind = "port_refused"     // requests to a published port lacked its token; once a minute at most
 	EventPaused      EventKind = "paused"
 	EventResumed     EventKind = "resumed"
 	EventHibernated  EventKind = "hibernated"
@@ -39,7 +42,7 @@ const (
 
 // EventKinds are all kinds.
 var EventKinds = []EventKind{
-	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventNetwork, EventDecided, EventPaused, EventResumed, EventHibernated, EventWoken,
+	EventCreated, EventForked, EventSnapshotted, EventRolledBack, EventPromoted, EventMerged, EventCommitted, EventUpdated, EventNetwork, EventDecided, EventPublished, EventUnpublished, EventPortRefused, EventPaused, EventResumed, EventHibernated, EventWoken,
 	EventStarted, EventExecuted, EventRan, EventFailed, EventDestroyed, EventUnrested,
 }
 
@@ -74,6 +77,9 @@ type Event struct {
 	PID       int       `json:"pid,omitempty" doc:"process_started"`
 	Context   string    `json:"context,omitempty" doc:"code_run"`
 	ExitCode  *int      `json:"exit_code,omitempty" doc:"executed, code_run"`
+	Port      int       `json:"port,omitempty" doc:"port_published, port_unpublished, port_refused: port in the sandbox"`
+	Listen    string    `json:"listen,omitempty" doc:"port_published, port_unpublished, port_refused: address and port of the host"`
+	Refused   int       `json:"refused,omitempty" doc:"port_refused: how many requests without the token came since the last such event"`
 	// Decision is that of EventDecided. Its Lost counts those of the sandbox with the same verdict that
 	// are no events, because they were many.
 	Decision *NetworkLogEntry `json:"decision,omitempty" doc:"network_decision: what was decided; lost is how many decisions with this verdict about the sandbox came before it that are no events, because they were many"`

@@ -3,6 +3,7 @@ package api
 import (
 	"net/netip"
 	"strconv"
+	"time"
 )
 
 // PublishRequest asks for a port of the host that leads to a TCP port of a sandbox.
@@ -15,12 +16,15 @@ type PublishRequest struct {
 
 // PublishedPort is a port of the host that leads to a TCP port of a sandbox.
 type PublishedPort struct {
-	Port        int    `json:"port" doc:"TCP port in the sandbox"`
-	Address     string `json:"address" doc:"IP address of the host"`
-	HostPort    int    `json:"host_port" doc:"TCP port of the host"`
-	Protected   bool   `json:"protected" doc:"requests must carry a token"`
-	Connections int    `json:"connections" doc:"open connections"`
-	Error       string `json:"error,omitempty" doc:"why the daemon does not listen at present; it tries again by itself"`
+	Port        int        `json:"port" doc:"TCP port in the sandbox"`
+	Address     string     `json:"address" doc:"IP address of the host"`
+	HostPort    int        `json:"host_port" doc:"TCP port of the host"`
+	Protected   bool       `json:"protected" doc:"requests must carry a token"`
+	Connections int        `json:"connections" doc:"open connections"`
+	Accepted    int64      `json:"accepted" doc:"connections that were accepted since the daemon started"`
+	Refused     int64      `json:"refused" doc:"requests without the token since the daemon started"`
+	LastUsedAt  *time.Time `json:"last_used_at,omitempty" doc:"when the last connection was accepted; absent if none was since the daemon started"`
+	Error       string     `json:"error,omitempty" doc:"why the daemon does not listen at present; it tries again by itself"`
 }
 
 // Bounds of the token of a published port. A shorter token can be guessed.

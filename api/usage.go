@@ -19,6 +19,16 @@ type Usage struct {
 	// GatewayRestarts counts the gateways that were started in place of one that had ended while
 	// sandboxes needed it.
 	GatewayRestarts int64
+	// Published is the published ports.
+	Published PublishedUsage
+}
+
+// PublishedUsage is the published ports of a daemon and their use since its start.
+type PublishedUsage struct {
+	// Ports is how many there are, and Connections how many of them are open.
+	Ports, Connections int
+	// Accepted are connections, and Refused requests without the token.
+	Accepted, Refused int64
 }
 
 // GatewayUsage is what the gateway of a daemon has and did. What counts begins at its start.

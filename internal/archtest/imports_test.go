@@ -110,7 +110,7 @@ var arrows = []struct {
 		"it is given scratch sandboxes and views of files; it never starts a sentry"},
 	{"internal/node/dataplane", []string{"api", "internal/engine/interp", "internal/engine/launch", "internal/engine/wire", "internal/service", "internal/service/access"},
 		"the inside of sandboxes; it declares what it needs of them, and knows neither how they are made nor how they rest"},
-	{"internal/node/published", []string{"api", "internal/peer", "internal/service/access", "internal/storage/store", "internal/tunnel"},
+	{"internal/node/published", []string{"api", "internal/peer", "internal/service/access", "internal/service/audit", "internal/storage/store", "internal/tunnel"},
 		"ports of the host that lead to sandboxes; how a sandbox is reached, why it ends, and what a token allows, is not its business"},
 	{"internal/node/selfcontrol", []string{"api", "internal/engine/control", "internal/engine/launch", "internal/engine/wire", "internal/service/audit", "internal/service/access", "internal/storage/store"},
 		"requests of guests, and what they may cost; how a sandbox is forked or recorded is not its business"},

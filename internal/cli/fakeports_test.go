@@ -16,7 +16,7 @@ func fakePublished() apitest.PublishedFuncs {
 				return nil, err
 			}
 			return []api.PublishedPort{
-				{Port: 8000, Address: "127.0.0.1", HostPort: 8080, Protected: true, Connections: 2},
+				{Port: 8000, Address: "127.0.0.1", HostPort: 8080, Protected: true, Connections: 2, Accepted: 7, Refused: 3},
 				{Port: 9000, Address: "::1", HostPort: 9000, Error: "port 9000 of ::1 is in use"},
 				{Port: 8000, Address: "0.0.0.0", HostPort: 80},
 			}, nil

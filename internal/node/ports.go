@@ -33,6 +33,12 @@ func (m *Node) openPublisher(ctx context.Context) (*published.Publisher, error) 
 			}
 			return b.ID, nil
 		},
+		Audit: m.cfg.Audit.AppendAudit,
+		Tell: func(id string, kind api.EventKind, e api.Event) {
+			if b := m.sandboxes.Get(id); b != nil {
+				m.events.Publish(kind, b, e)
+			}
+		},
 		Exists: func(id string) bool { return m.sandboxes.Get(id) != nil },
 		Dial: func(ctx context.Context, id string, port uint16) (published.Conn, error) {
 			b := m.sandboxes.Get(id)

@@ -25,5 +25,6 @@ func (m *Node) Usage() api.Usage {
 		u.PrivateBytes += bytes
 	}
 	u.Gateway, u.GatewayRestarts = m.networks.Usage()
+	u.Published = m.publisher.Usage()
 	return u
 }

@@ -192,7 +192,7 @@ func (g *Group) listPorts(ctx context.Context, c *client.Client, ref string) err
 func portTable(list []listedPort, withPublished bool) (head []string, rows [][]string) {
 	head = []string{"PORT", "PROTOCOL", "ADDRESS", "PROCESS"}
 	if withPublished {
-		head = append(head, "PUBLISHED")
+		head = append(head, "PUBLISHED", "USE")
 	}
 	rows = make([][]string, 0, len(list))
 	for _, p := range list {
@@ -202,11 +202,11 @@ func portTable(list []listedPort, withPublished bool) (head []string, rows [][]s
 		}
 		row := []string{strconv.Itoa(p.Port.Port), p.Protocol, p.Address, process}
 		if withPublished {
-			var at []string
+			var at, uses []string
 			for _, e := range p.Published {
-				at = append(at, publishedAt(&e))
+				at, uses = append(at, publishedAt(&e)), append(uses, useOf(&e))
 			}
-			row = append(row, strings.Join(at, ", "))
+			row = append(row, strings.Join(at, ", "), strings.Join(uses, ", "))
 		}
 		rows = append(rows, row)
 	}
@@ -222,4 +222,13 @@ func publishedAt(p *api.PublishedPort) string {
 		return p.At() + " (token)"
 	}
 	return p.At()
+}
+
+// useOf returns how a published port was used since the daemon started.
+func useOf(p *api.PublishedPort) string {
+	text := fmt.Sprintf("%d open of %d", p.Connections, p.Accepted)
+	if p.Refused > 0 {
+		text += fmt.Sprintf("; %d refused", p.Refused)
+	}
+	return text
 }

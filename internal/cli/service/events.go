@@ -52,7 +52,7 @@ func (g *Group) writeEvent(e api.Event) error {
 		_, err := fmt.Fprintf(g.Err, "ramet: %d events up to %d are not kept any more\n", e.Lost, e.Seq)
 		return err
 	}
-	_, err := fmt.Fprintln(g.Out, strings.TrimRight(fmt.Sprintf("%d  %s  %-15s  %s  %s", e.Seq, e.Time.UTC().Format(time.RFC3339), e.Kind, e.SandboxID, strings.Join(eventWords(&e), " ")), " "))
+	_, err := fmt.Fprintln(g.Out, strings.TrimRight(fmt.Sprintf("%d  %s  %-16s  %s  %s", e.Seq, e.Time.UTC().Format(time.RFC3339), e.Kind, e.SandboxID, strings.Join(eventWords(&e), " ")), " "))
 	return err
 }
 
@@ -92,6 +92,13 @@ func eventWords(e *api.Event) (words []string) {
 		if d.Lost > 0 {
 			add("more", fmt.Sprint(d.Lost))
 		}
+	}
+	if e.Port != 0 {
+		add("port", fmt.Sprint(e.Port))
+		add("listen", e.Listen)
+	}
+	if e.Refused > 0 {
+		add("refused", fmt.Sprint(e.Refused))
 	}
 	if e.Reason != "" {
 		add("reason", fmt.Sprintf("%q", e.Reason))

@@ -160,7 +160,7 @@ func TestASampleOfAFlood(t *testing.T) {
 		if told["noisy denied"] != sampleBurst || told["quiet denied"] != 1 || told["noisy allowed"] != 1 || told["quiet allowed"] != 0 {
 			t.Errorf("the sample has %v", told)
 		}
-		time.Sleep(sampleEvery)
+		<-time.After(sampleEvery)
 		if take("noisy", api.NetworkDenied, 0); told["noisy denied"] != sampleBurst+1 || lost != 10_000-sampleBurst {
 			t.Errorf("after a while it has %v, and lacks %d", told, lost)
 		}

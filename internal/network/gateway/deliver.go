@@ -22,7 +22,7 @@ func (f *flow) deliver(target *sandbox) {
 		return
 	}
 	defer in.end()
-	f.logAllowed()
+	logAllowed(f)
 	theirs, server, err := wire.FlowPair(wire.TCP)
 	if err != nil {
 		f.verdict(wire.CodeNetUnreachable)

@@ -150,7 +150,7 @@ func (f *flow) end() {
 
 // deny refuses the flow before it was opened.
 func (f *flow) deny(rule, would string, code wire.Code) {
-	f.logDenied(rule, would)
+	logDenied(f, rule, would)
 	f.verdict(code)
 }
 
@@ -272,13 +272,13 @@ func (f *flow) entry(v api.NetworkVerdict) api.NetworkLogEntry {
 }
 
 // logAllowed tells that the flow is allowed. Another line tells of its end, however it ends.
-func (f *flow) logAllowed() {
+func logAllowed(f *flow) {
 	f.listed.Store(true)
 	f.s.log(f.entry(api.NetworkAllowed))
 }
 
 // logDenied tells that the flow is denied; its end, if it was allowed until then.
-func (f *flow) logDenied(rule, would string) {
+func logDenied(f *flow, rule, would string) {
 	f.listed.Store(false)
 	e := f.entry(api.NetworkDenied)
 	e.Rule, e.WouldAllow = rule, would

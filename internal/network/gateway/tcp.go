@@ -54,7 +54,7 @@ func (f *flow) runTCP() {
 	}
 	server, err := f.connect(f.ctx)
 	if err != nil {
-		f.logAllowed()
+		logAllowed(f)
 		f.verdict(codeOf(err))
 		return
 	}
@@ -63,7 +63,7 @@ func (f *flow) runTCP() {
 		server.Close()
 		return
 	}
-	f.logAllowed()
+	logAllowed(f)
 	f.begin(guest, server, q, d)
 }
 
@@ -160,7 +160,7 @@ func (f *flow) look(ctx context.Context, guest *os.File, q *policy.Question, nee
 	}
 	d := f.s.judge(f, *q)
 	if !d.Allowed {
-		f.logDenied(d.String(), f.s.current().WouldAllow(q))
+		logDenied(f, d.String(), f.s.current().WouldAllow(q))
 		return nil, found, errDenied
 	}
 	f.rule = d.String()

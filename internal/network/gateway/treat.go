@@ -57,7 +57,7 @@ func (o *opened) close() {
 // treat has the requests of a flow looked at.
 func (f *flow) treat(guest *os.File, q *policy.Question, found sniff.Found, t *policy.Treatment, dial dialer) {
 	if f.s.treatments == nil {
-		f.logDenied("the gateway looks at no requests: "+f.rule, "")
+		logDenied(f, "the gateway looks at no requests: "+f.rule, "")
 		f.refuse(guest, nil)
 		return
 	}
@@ -119,7 +119,7 @@ func (f *flow) runVia(q policy.Question, d policy.Decision) {
 	if err != nil {
 		return
 	}
-	f.logAllowed()
+	logAllowed(f)
 	names := q.Names
 	t, found, err := f.look(f.ctx, guest, &q, max(d.Host, policy.HostIfShown), silence)
 	if err != nil {

@@ -35,7 +35,7 @@ func (f *flow) runUDP() {
 		f.deny(f.rule, f.s.current().WouldAllow(&q), codeFor(d))
 		return
 	}
-	f.logAllowed()
+	logAllowed(f)
 	c, err := f.s.g.cfg.Dial(f.ctx, "udp", netip.AddrPortFrom(f.address, f.port).String())
 	if err != nil {
 		f.verdict(codeOf(err))

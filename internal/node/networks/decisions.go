@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/control"
+	"ramet.dev/ramet/internal/node/sandboxes"
 )
 
 // errDestroyed ends the reading of the decisions about a sandbox.
@@ -36,7 +38,7 @@ func (n *Networks) NetworkLog(ctx context.Context, ref string, follow bool, bega
 	}
 	want := control.Reading{Sandbox: b.ID, Kept: true, Follow: follow}
 	if follow {
-		err = n.untilDestroyed(ctx, b.ID, since, func(ctx context.Context) error { return n.host.Client().Log(ctx, want, each) })
+		err = untilDestroyed(ctx, n.cfg.Sandboxes.Events, b.ID, since, func(ctx context.Context) error { return n.host.Client().Log(ctx, want, each) })
 	} else {
 		err = n.host.Client().Log(ctx, want, each)
 	}
@@ -54,14 +56,14 @@ func (n *Networks) NetworkLog(ctx context.Context, ref string, follow bool, bega
 
 // untilDestroyed calls f with a context that ends, because of errDestroyed, when the sandbox is destroyed.
 // since is an event before which it was not.
-func (n *Networks) untilDestroyed(ctx context.Context, id string, since int64, f func(context.Context) error) error {
+func untilDestroyed(ctx context.Context, events *sandboxes.EventLog, id string, since int64, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() {
 		req := api.EventRequest{Sandbox: id, Follow: true, Since: since, Kinds: []api.EventKind{api.EventDestroyed}}
-		err := n.cfg.Sandboxes.Events.Events(ctx, req, func() {}, func(api.Event) error { return nil })
+		err := events.Events(ctx, req, func() {}, func(api.Event) error { return nil })
 		if err == nil || api.CodeOf(err) == api.CodeNotFound {
 			cancel(errDestroyed)
 		}
@@ -70,16 +72,16 @@ func (n *Networks) untilDestroyed(ctx context.Context, id string, since int64, f
 }
 
 // tellEvents publishes a sample of the decisions of a gateway as events, until it has ended.
-func (n *Networks) tellEvents(ctx context.Context, c *control.Client) {
+func tellEvents(ctx context.Context, of *sandboxes.Registry, c *control.Client, log *slog.Logger) {
 	err := c.Log(ctx, control.Reading{Follow: true, Sampled: true}, func(l control.Line) error {
 		e := l.NetworkLogEntry
 		e.Lost = l.Lost
-		if b := n.cfg.Sandboxes.Get(e.Sandbox); b != nil {
-			n.cfg.Sandboxes.Events.Publish(api.EventDecided, b, api.Event{Decision: &e})
+		if b := of.Get(e.Sandbox); b != nil {
+			of.Events.Publish(api.EventDecided, b, api.Event{Decision: &e})
 		}
 		return nil
 	})
 	if ctx.Err() == nil && !errors.Is(err, io.EOF) {
-		n.cfg.Log.Warn("read the decisions of the gateway", "error", err)
+		log.Warn("read the decisions of the gateway", "error", err)
 	}
 }

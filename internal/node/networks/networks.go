@@ -14,6 +14,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/network/gateway"
 	"ramet.dev/ramet/internal/network/host"
 	"ramet.dev/ramet/internal/network/policy"
@@ -76,7 +77,8 @@ func New(ctx context.Context, cfg Config) (*Networks, error) {
 		}
 		n.max = doc
 	}
-	cfg.Gateway.Attach, cfg.Gateway.Attend = n.attach, n.tellEvents
+	cfg.Gateway.Attach = n.attach
+	cfg.Gateway.Attend = func(ctx context.Context, c *control.Client) { tellEvents(ctx, cfg.Sandboxes, c, cfg.Log) }
 	n.host = host.New(cfg.Gateway)
 	return n, nil
 }

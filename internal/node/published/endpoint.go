@@ -34,6 +34,10 @@ type endpoint struct {
 	err      error            // why it does not
 	ended    bool
 	open     map[*conn]struct{}
+	untold   int       // refused requests that nobody was told of
+	told     time.Time // when somebody was
+
+	use use
 }
 
 // newEndpoint returns an endpoint that does not listen.
@@ -47,7 +51,11 @@ func (e *endpoint) view() api.PublishedPort {
 	defer e.mu.Unlock()
 	p := api.PublishedPort{
 		Port: int(e.record.Port), Address: e.record.Listen.Addr().String(), HostPort: int(e.record.Listen.Port()),
-		Protected: e.record.Token != "", Connections: len(e.open),
+		Protected: e.record.Token != "", Connections: len(e.open), Accepted: e.use.accepted.Load(), Refused: e.use.refused.Load(),
+	}
+	if last := e.use.last.Load(); last != 0 {
+		at := time.Unix(0, last).UTC()
+		p.LastUsedAt = &at
 	}
 	if e.err != nil {
 		p.Error = e.err.Error()
@@ -168,6 +176,8 @@ func (e *endpoint) admit(tcp *net.TCPConn) *conn {
 		return nil
 	}
 	e.open[c] = struct{}{}
+	e.use.accept()
+	e.publisher.use.accept()
 	return c
 }
 

@@ -11,8 +11,9 @@ import (
 )
 
 // NewGuard returns the handler of a port with a token: it passes on requests that carry the
-// token to a connection of dial, and refuses all others. isToken compares in constant time.
-type NewGuard func(isToken func(text string) bool, hostPort uint16, dial func(ctx context.Context) (net.Conn, error), log *slog.Logger) http.Handler
+// token to a connection of dial, and refuses all others, of which it tells refused. isToken compares in
+// constant time.
+type NewGuard func(isToken func(text string) bool, refused func(), hostPort uint16, dial func(ctx context.Context) (net.Conn, error), log *slog.Logger) http.Handler
 
 // Bounds of requests. Their bodies take as long as the server in the sandbox allows.
 const (
@@ -68,7 +69,7 @@ func (e *endpoint) serveHTTP(guard http.Handler) {
 
 // newGuard returns the handler of the endpoint, which has a token.
 func (e *endpoint) newGuard() http.Handler {
-	return e.publisher.cfg.Guard(e.record.isToken, e.record.Listen.Port(), func(ctx context.Context) (net.Conn, error) {
+	return e.publisher.cfg.Guard(e.record.isToken, e.refuse, e.record.Listen.Port(), func(ctx context.Context) (net.Conn, error) {
 		return e.dial(ctx)
 	}, e.publisher.cfg.Log)
 }

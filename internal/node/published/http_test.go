@@ -117,6 +117,23 @@ func TestToken(t *testing.T) {
 			}
 		}
 		browser(t, u, inURL)
+		// Four of those requests lacked the token. The first is told at once, and the others wait.
+		l, all := h.list("a")[0], h.Usage()
+		if l.Refused != 4 || all.Refused != 4 || all.Ports != 1 {
+			t.Errorf("refused were %d, of all %+v", l.Refused, all)
+		}
+		h.mu.Lock()
+		if e := h.events[len(h.events)-1]; e != "port_refused a 80 "+p.At()+" 1" {
+			t.Errorf("the last event is %q", e)
+		}
+		starts := 1
+		if reopened {
+			starts = 2
+		}
+		if len(h.audit) != starts || h.audit[0].Action != "refuse-port" || h.audit[0].Object != "a" || h.audit[0].Details.Refused != 1 {
+			t.Errorf("the audit has %+v", h.audit)
+		}
+		h.mu.Unlock()
 	}
 }
 

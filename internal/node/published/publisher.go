@@ -19,6 +19,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -52,6 +53,10 @@ type Config struct {
 	Dial func(ctx context.Context, id string, port uint16) (Conn, error)
 	// Guard makes the handlers of ports with a token; nil if none may have one.
 	Guard NewGuard
+	// Tell publishes an event of a sandbox, and Audit takes entries about what the daemon does by
+	// itself. Neither calls the publisher.
+	Tell  func(id string, kind api.EventKind, e api.Event)
+	Audit func(api.AuditEntry)
 	// MaxOpen bounds the open connections to all sandboxes.
 	MaxOpen int
 	// RetryEvery is how often a port is tried that could not be listened on; 0 for the
@@ -107,6 +112,7 @@ type Publisher struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	room   chan struct{} // has an element for each open connection
+	use    use
 
 	mu     sync.Mutex
 	groups map[string]*group
@@ -310,6 +316,9 @@ func (p *Publisher) publish(ctx context.Context, id string, at netip.AddrPort, r
 	}
 	g.endpoints = list
 	e.start(l)
+	audit.Of(ctx).Object(id)
+	audit.Of(ctx).Set(audited(e))
+	p.tell(e, api.EventPublished, 0)
 	v := e.view()
 	return &v, nil
 }
@@ -341,8 +350,11 @@ func (p *Publisher) UnpublishPort(ctx context.Context, ref string, hostPort int)
 		return fmt.Errorf("end a published port: %w", err)
 	}
 	g.endpoints = kept
+	audit.Of(ctx).Object(id)
 	for _, e := range gone {
 		e.end()
+		audit.Of(ctx).Set(audited(e))
+		p.tell(e, api.EventUnpublished, 0)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"ramet.dev/ramet/internal/polltest"
 	"ramet.dev/ramet/internal/server/portguard"
 	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -43,8 +45,10 @@ type host struct {
 	server string
 	dials  atomic.Int64
 
-	mu   sync.Mutex
-	gone map[string]bool
+	mu     sync.Mutex
+	gone   map[string]bool
+	events []string         // by Tell; guarded by mu
+	audit  []api.AuditEntry // guarded by mu
 	*Publisher
 }
 
@@ -79,6 +83,16 @@ func (h *host) open() {
 			return ref, nil
 		},
 		Exists: h.exists,
+		Tell: func(id string, kind api.EventKind, e api.Event) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.events = append(h.events, fmt.Sprint(kind, " ", id, " ", e.Port, " ", e.Listen, " ", e.Refused))
+		},
+		Audit: func(e api.AuditEntry) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.audit = append(h.audit, e)
+		},
 		Dial: func(ctx context.Context, id string, port uint16) (Conn, error) {
 			h.dials.Add(1)
 			if port == 1 {
@@ -230,10 +244,24 @@ func TestPublished(t *testing.T) {
 	if l := h.list("b"); len(l) != 0 {
 		t.Errorf("of the other sandbox are listed %+v", l)
 	}
+	if l := h.list("a"); l[0].Accepted != 1 || l[0].LastUsedAt == nil || l[0].Refused != 0 {
+		t.Errorf("the use since the second start is %+v", l[0])
+	}
 	wantCode(t, h.UnpublishPort(owner, "b", p.HostPort), api.CodeNotFound)
 	open := dial(t, p.At())
-	if err := h.UnpublishPort(owner, "a", p.HostPort); err != nil {
+	ctx, note := audit.Begin(owner, "unpublish-port", "")
+	if err := h.UnpublishPort(ctx, "a", p.HostPort); err != nil {
 		t.Fatal(err)
+	}
+	if e := note.Entry(); e.Object != "a" || e.Details == nil || e.Details.Port != 80 || e.Details.Listen != p.At() {
+		t.Errorf("the audit has %+v, %+v", e, e.Details)
+	}
+	want := []string{"port_published a 80 " + p.At() + " 0", "port_unpublished a 80 " + p.At() + " 0"}
+	if !slices.Equal(h.events, want) {
+		t.Errorf("events are %q, want %q", h.events, want)
+	}
+	if u := h.Usage(); u.Ports != 0 || u.Accepted < 1 || u.Refused != 0 {
+		t.Errorf("the use of all is %+v", u)
 	}
 	if _, err := open.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an open connection reads %v", err)

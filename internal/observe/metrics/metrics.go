@@ -138,7 +138,7 @@ func (u *usage) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{sandboxesDesc, snapshotsDesc, poolDesc, pinsDesc, memoryDesc} {
 		ch <- d
 	}
-	for _, d := range gatewayDescs {
+	for _, d := range slices.Concat(gatewayDescs, publishedDescs) {
 		ch <- d
 	}
 }
@@ -166,6 +166,7 @@ func (u *usage) Collect(ch chan<- prometheus.Metric) {
 	send(memoryDesc, float64(now.PrivateBytes), "private")
 	send(memoryDesc, float64(now.SharedBytes), "shared")
 	collectGateway(&now, ch)
+	collectPublished(&now.Published, ch)
 }
 
 // states returns all states, so that a graph falls to zero and does not end, and further states

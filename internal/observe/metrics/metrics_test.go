@@ -44,6 +44,7 @@ func TestMetrics(t *testing.T) {
 		return api.Usage{
 			Sandboxes: map[api.State]int{api.StateRunning: 3, "new": 1}, Snapshots: map[api.SnapshotState]int{api.SnapshotReady: 2},
 			PoolReady: 8, Pins: 5, PrivateBytes: 1 << 20, SharedBytes: 2 << 20, GatewayRestarts: 1,
+			Published: api.PublishedUsage{Ports: 3, Connections: 2, Accepted: 12, Refused: 4},
 			Gateway: &api.GatewayUsage{
 				Sandboxes: 2, Flows: 9, Decisions: map[api.NetworkVerdict]int64{api.NetworkAllowed: 4, api.NetworkDenied: 3, api.NetworkHeld: 0},
 				Questions: 6, Requests: 5, Dropped: 7, ProtocolErrors: 1, BytesIn: 100, BytesOut: 50,
@@ -74,6 +75,10 @@ func TestMetrics(t *testing.T) {
 		`ramet_memory_bytes{kind="private"} 1.048576e+06`,
 		`ramet_memory_bytes{kind="shared"} 2.097152e+06`,
 		`ramet_gateway_restarts_total 1`,
+		`ramet_published_ports 3`,
+		`ramet_published_connections 2`,
+		`ramet_published_connections_total 12`,
+		`ramet_published_refused_total 4`,
 		`ramet_gateway_sandboxes 2`,
 		`ramet_gateway_flows 9`,
 		`ramet_network_decisions_total{verdict="allowed"} 4`,

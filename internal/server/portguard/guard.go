@@ -23,15 +23,17 @@ const tokenParameter = "token"
 // guard is the handler of one published port.
 type guard struct {
 	isToken  func(text string) bool
+	refused  func()
 	hostPort uint16
 	cookie   string // value of the cookie of admitted browsers
 	proxy    *httputil.ReverseProxy
 }
 
 // New returns the handler of a port that is published on a port of the host. isToken compares a
-// text with the token in constant time, and dial connects to the sandbox.
-func New(isToken func(text string) bool, hostPort uint16, dial func(ctx context.Context) (net.Conn, error), log *slog.Logger) http.Handler {
-	g := &guard{isToken: isToken, hostPort: hostPort, cookie: rand.Text() + rand.Text()}
+// text with the token in constant time, refused is called for each request without it, and dial connects
+// to the sandbox.
+func New(isToken func(text string) bool, refused func(), hostPort uint16, dial func(ctx context.Context) (net.Conn, error), log *slog.Logger) http.Handler {
+	g := &guard{isToken: isToken, refused: refused, hostPort: hostPort, cookie: rand.Text() + rand.Text()}
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.Scheme, pr.Out.URL.Host = "http", "sandbox" // dial connects to no other
@@ -69,6 +71,7 @@ func New(isToken func(text string) bool, hostPort uint16, dial func(ctx context.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch how := g.admit(r); {
 	case how == refused:
+		g.refused()
 		w.Header().Set("WWW-Authenticate", `Bearer realm="ramet"`)
 		http.Error(w, "this port needs its token: Authorization: Bearer TOKEN, or ?token=TOKEN in a browser", http.StatusUnauthorized)
 	case how == byCookie && portproxy.Foreign(r):

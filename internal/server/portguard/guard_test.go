@@ -16,7 +16,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("/a?token="+token, "Bearer "+token, "ramet_port_80=x; a=b", "http://h/?token="+token)
 	f.Add("/?t%6fken="+token+"&token="+token, "bearer  "+token, "", "")
 	f.Add("/", "", ";;=;", "%%%")
-	g := New(func(text string) bool { return text == token }, 80, nil, slog.New(slog.DiscardHandler)).(*guard)
+	g := New(func(text string) bool { return text == token }, func() {}, 80, nil, slog.New(slog.DiscardHandler)).(*guard)
 	f.Fuzz(func(t *testing.T, target, authorization, cookie, referer string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil {

@@ -338,6 +338,8 @@ class Event(Model):
     """Committed: id of the image."""
     kind: Optional[str] = None
     """Kind of the event; absent if lost or restarted is set."""
+    listen: Optional[str] = None
+    """Port_published, port_unpublished, port_refused: address and port of the host."""
     lost: Optional[int] = None
     """Number of events before this one that are not kept any more; such an event has no other
     member but seq.
@@ -350,8 +352,12 @@ class Event(Model):
     """Merged: how many paths changed."""
     pid: Optional[int] = None
     """Process_started."""
+    port: Optional[int] = None
+    """Port_published, port_unpublished, port_refused: port in the sandbox."""
     reason: Optional[str] = None
     """Failed; rest_failed; paused and destroyed, if no request asked for it."""
+    refused: Optional[int] = None
+    """Port_refused: how many requests without the token came since the last such event."""
     restarted: bool = False
     """Since was a number of an earlier daemon: the events after it until this daemon started are
     unknown.

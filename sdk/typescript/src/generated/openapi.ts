@@ -118,10 +118,22 @@ export interface components {
             from?: string[];
             /** @description id of an image, which is derived from its digest */
             image?: string;
+            /** @description address and port of the host that the port is published at */
+            listen?: string;
             /** @description number and digest of the former last line, which is gone */
             missing?: string;
             /** @description sandbox that was forked, that got the state of a promoted child, or whose snapshot was restored */
             parent?: string;
+            /**
+             * Format: int64
+             * @description port of a sandbox that was published, or whose publication ended
+             */
+            port?: number;
+            /**
+             * Format: int64
+             * @description refuse-port: requests without the token since the last such line about the port
+             */
+            refused?: number;
             /** @description id of a snapshot that was made */
             snapshot?: string;
             /** @description how conflicts of a merge were treated */
@@ -561,6 +573,8 @@ export interface components {
             image?: string;
             /** @description kind of the event; absent if lost or restarted is set */
             kind?: components["schemas"]["EventKind"];
+            /** @description port_published, port_unpublished, port_refused: address and port of the host */
+            listen?: string;
             /**
              * Format: int64
              * @description number of events before this one that are not kept any more; such an event has no other member but seq
@@ -580,8 +594,18 @@ export interface components {
              * @description process_started
              */
             pid?: number;
+            /**
+             * Format: int64
+             * @description port_published, port_unpublished, port_refused: port in the sandbox
+             */
+            port?: number;
             /** @description failed; rest_failed; paused and destroyed, if no request asked for it */
             reason?: string;
+            /**
+             * Format: int64
+             * @description port_refused: how many requests without the token came since the last such event
+             */
+            refused?: number;
             /** @description since was a number of an earlier daemon: the events after it until this daemon started are unknown */
             restarted?: boolean;
             /** @description sandbox that the event is about */
@@ -603,7 +627,7 @@ export interface components {
          * @description Kind of an event
          * @enum {string}
          */
-        EventKind: "created" | "forked" | "snapshotted" | "rolled_back" | "promoted" | "merged" | "committed" | "updated" | "network_set" | "network_decision" | "paused" | "resumed" | "hibernated" | "woken" | "process_started" | "executed" | "code_run" | "failed" | "destroyed" | "rest_failed";
+        EventKind: "created" | "forked" | "snapshotted" | "rolled_back" | "promoted" | "merged" | "committed" | "updated" | "network_set" | "network_decision" | "port_published" | "port_unpublished" | "port_refused" | "paused" | "resumed" | "hibernated" | "woken" | "process_started" | "executed" | "code_run" | "failed" | "destroyed" | "rest_failed";
         Exceeded: {
             /**
              * Format: int64
@@ -2207,6 +2231,11 @@ export interface components {
             token?: string;
         };
         PublishedPort: {
+            /**
+             * Format: int64
+             * @description connections that were accepted since the daemon started
+             */
+            accepted: number;
             /** @description IP address of the host */
             address: string;
             /**
@@ -2222,12 +2251,22 @@ export interface components {
              */
             hostPort: number;
             /**
+             * Format: date-time
+             * @description when the last connection was accepted; absent if none was since the daemon started
+             */
+            lastUsedAt?: string;
+            /**
              * Format: int64
              * @description TCP port in the sandbox
              */
             port: number;
             /** @description requests must carry a token */
             protected: boolean;
+            /**
+             * Format: int64
+             * @description requests without the token since the daemon started
+             */
+            refused: number;
         };
         Quota: {
             /**
