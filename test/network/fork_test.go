@@ -245,3 +245,33 @@ func TestForkAfterARequest(t *testing.T) {
 		n.Destroy(child.ID)
 	}
 }
+
+// TestAddressesThatWereLookedUp lets programs go on with addresses that they know, wherever they go on.
+func TestAddressesThatWereLookedUp(t *testing.T) {
+	n := newNode(t)
+	serve(t, "198.51.100.1:5000", echoes)
+	const address = "198.51.100.1:5000"
+	req := allow(t, "files.example.org:5000")
+	create(n, "other", req)
+	mustReach(n, "other", map[string]string{address: refused})
+	create(n, "base", req)
+	addressOf(n, "base", "files.example.org")
+	mustReach(n, "base", map[string]string{address: connected})
+	snap := n.Snapshot("base", api.SnapshotRequest{})
+	mustReach(n, n.Fork("base", 1)[0].ID, map[string]string{address: connected})
+	r, err := n.Machine.Fork(harness.AsOwner, "base", api.ForkRequest{Network: allow(t, "other.example.org:5000")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustReach(n, n.Children(r)[0].ID, map[string]string{address: refused})
+	n.Hibernate("base")
+	if _, err := n.Machine.Wake(harness.AsOwner, "base"); err != nil {
+		t.Fatal(err)
+	}
+	mustReach(n, "base", map[string]string{address: connected})
+	n.Destroy("base")
+	if r, err = n.Machine.Restore(harness.AsOwner, snap.ID, api.RestoreRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	mustReach(n, n.Children(r)[0].ID, map[string]string{address: connected})
+}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -84,7 +85,7 @@ func (s *gitServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	backend.ServeHTTP(&gated{ResponseWriter: w, s: s}, r)
 }
 
-// newGitServer serves a repository with some MiB at addresses.
+// newGitServer makes a repository with some MiB, and serves it at addresses.
 func newGitServer(t *testing.T, addresses ...string) *gitServer {
 	t.Helper()
 	git, err := exec.LookPath("git")
@@ -191,4 +192,41 @@ func TestGit(t *testing.T) {
 		}
 	}
 	s.run(t, s.root, "-C", "repo.git", "fsck", "--full")
+}
+
+// TestGitWithASecret clones and pushes over TLS with a token as the password, which the guest does not have.
+func TestGitWithASecret(t *testing.T) {
+	const token = "gt-0123456789-abcdefgh"
+	bundle, config := authority(t, "files.example.org")
+	n := newProgramsNode(t, func(n *harness.Node) { n.HostCAs = bundle }, "/usr/bin/git")
+	s := newGitServer(t)
+	close(s.gate)
+	l, err := tls.Listen("tcp", "198.51.100.1:443", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "me" || password != token {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		s.ServeHTTP(w, r)
+	})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() { server.Close(); <-served })
+	_, err = n.Machine.SetSecret(harness.AsOwner, "GIT_TOKEN", api.SecretRequest{Value: token, SecretBinding: api.SecretBinding{Names: []string{"files.example.org"}, Header: "Authorization"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	createPrograms(n, "base", rules(t, api.NetworkTreatment{Secret: &api.NetworkSecret{Header: "Authorization", Value: "${GIT_TOKEN}"}}))
+	said := n.LongExec("base", api.ExecRequest{Shell: `set -e
+git config --global user.name a && git config --global user.email a@example.org
+git clone -q "https://me:$GIT_TOKEN@files.example.org/repo.git" /srv/repo && cd /srv/repo
+head -c 2000000 /dev/urandom >more && git add more && git commit -q -m more && git push -q origin HEAD:refs/heads/more 2>&1
+git rev-parse HEAD`})
+	if commit := s.run(t, s.root, "-C", "repo.git", "rev-parse", "more"); said != commit+"\n" {
+		t.Errorf("git says %q, and the server has %s", said, commit)
+	}
 }

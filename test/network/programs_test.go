@@ -171,11 +171,7 @@ func TestSecretOfPrograms(t *testing.T) {
 	if with := append(filesWith(t, n.Paths.DataDir(), secret), filesWith(t, n.Paths.RuntimeDir(), secret)...); len(with) > 0 {
 		t.Errorf("these have the secret: %v", with)
 	}
-	var lines []string
-	if err := n.Machine.NetworkLog(harness.AsOwner, "agent", false, func() {}, func(e api.NetworkLogEntry) error { lines = append(lines, fmt.Sprintf("%+v", e)); return nil }); err != nil {
-		t.Error(err)
-	}
-	all := strings.Join(lines, "\n") + string(log.bytes()) + string(n.Export("agent", api.ExportRequest{Format: api.ExportLayer}))
+	all := fmt.Sprintf("%+v", logOf(n, "agent")) + string(log.bytes()) + string(n.Export("agent", api.ExportRequest{Format: api.ExportLayer}))
 	if strings.Contains(all, secret) || !strings.Contains(all, "/requests") {
 		t.Errorf("the logs or files of the sandbox have the secret, or the log no requests")
 	}

@@ -75,6 +75,13 @@ func (n *Names) put(name string, addr netip.Addr, until time.Time) {
 	}
 }
 
+// Len returns how many pairs there are.
+func (n *Names) Len() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.pairs
+}
+
 // Inherit adds what another sandbox was given, for as long as it is remembered there, as far as keep lets
 // it: programs that were forked keep the addresses that they had looked up before.
 func (n *Names) Inherit(from *Names, keep func(name string, addr netip.Addr) bool) {

@@ -130,6 +130,7 @@ type Gateway struct {
 	sandboxes map[string]*sandbox // guarded by mu
 	addresses map[netip.Addr]*sandbox
 	next      uint32 // of addresses; guarded by mu
+	left      []left // those that left last are at the end; guarded by mu
 	closed    bool
 	wg        sync.WaitGroup // of sandboxes
 }
@@ -181,7 +182,12 @@ func (g *Gateway) Add(r Registration, channel *os.File) error {
 	}
 	for _, other := range g.sandboxes {
 		if o := other.reg(); o.Tenant == r.Tenant && (o.sandbox() == r.sandbox() || o.sandbox() == r.Parent) {
-			s.inherit(other)
+			s.inherit(other.names)
+		}
+	}
+	for _, gone := range g.left {
+		if gone.tenant == r.Tenant && (gone.sandbox == r.sandbox() || gone.sandbox == r.Parent) {
+			s.inherit(gone.names)
 		}
 	}
 	g.sandboxes[r.ID] = s
@@ -212,8 +218,9 @@ func (g *Gateway) freeAddress() netip.Addr {
 func (g *Gateway) forget(s *sandbox) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.sandboxes[s.reg().ID] == s {
-		delete(g.sandboxes, s.reg().ID)
+	if r := s.reg(); g.sandboxes[r.ID] == s {
+		delete(g.sandboxes, r.ID)
+		g.leave(&r, s.names)
 	}
 	delete(g.addresses, s.address)
 }

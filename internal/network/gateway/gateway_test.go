@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -19,6 +20,7 @@ import (
 	"github.com/miekg/dns"
 
 	"ramet.dev/ramet/api"
+	netnames "ramet.dev/ramet/internal/network/dns"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/wire"
 	"ramet.dev/ramet/internal/polltest"
@@ -206,6 +208,33 @@ func TestNamesOfTheParent(t *testing.T) {
 		if _, code := w.register(test.r).dial(wire.TCP, "192.0.2.3:5432"); code != test.want {
 			t.Errorf("%s: %v, not %v", test.what, code, test.want)
 		}
+	}
+	// What is gone leaves what it knew to those that go on with its programs.
+	for _, id := range []string{"parent", "child", "again"} {
+		if err := w.Remove(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []Registration{{ID: "woken", Sandbox: "parent"}, {ID: "restored", Parent: "child"}} {
+		r.Policy = policy.Spec{Document: doc}
+		if _, code := w.register(r).dial(wire.TCP, "192.0.2.3:5432"); code != wire.CodeOK {
+			t.Errorf("%s: %v", r.ID, code)
+		}
+	}
+}
+
+// TestNamesOfManyThatLeft keeps those of the last ones.
+func TestNamesOfManyThatLeft(t *testing.T) {
+	var g Gateway
+	for i := range 10 {
+		n := netnames.NewNames()
+		for j := range 4000 {
+			n.Add("a.example.org", netip.AddrFrom4([4]byte{192, byte(i), byte(j >> 8), byte(j)}), time.Hour)
+		}
+		g.leave(&Registration{ID: fmt.Sprint(i)}, n)
+	}
+	if len(g.left) != 4 || g.left[0].sandbox != "6" {
+		t.Errorf("%d have left names", len(g.left))
 	}
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/dns"
@@ -24,11 +25,43 @@ func (n names) Address(name string, addr netip.Addr) bool {
 	return n.JudgeAnswer(name, addr).Allowed
 }
 
-// inherit lets the guest use addresses that another sandbox was given for names, as far as the policy of
-// s lets the names have them. Nobody else has s yet.
-func (s *sandbox) inherit(from *sandbox) {
+// maxLeft bounds the pairs of names and addresses of sandboxes that are gone.
+const maxLeft = 16 << 10
+
+// left is what a sandbox was given that is gone: programs of one that is hibernated, rolled back or
+// restored know it.
+type left struct {
+	tenant, sandbox string
+	names           *dns.Names
+}
+
+// leave keeps the names of a sandbox that is gone. The caller holds mu.
+func (g *Gateway) leave(r *Registration, n *dns.Names) {
+	g.left = slices.DeleteFunc(g.left, func(l left) bool {
+		same := l.tenant == r.Tenant && l.sandbox == r.sandbox()
+		if same {
+			n.Inherit(l.names, func(string, netip.Addr) bool { return true })
+		}
+		return same
+	})
+	if n.Len() == 0 {
+		return
+	}
+	g.left = append(g.left, left{r.Tenant, r.sandbox(), n})
+	pairs := 0
+	for i, l := range slices.Backward(g.left) {
+		if pairs += l.names.Len(); pairs > maxLeft {
+			g.left = slices.Delete(g.left, 0, i+1)
+			return
+		}
+	}
+}
+
+// inherit lets the guest use addresses that a sandbox was given for names, as far as the policy of s lets
+// the names have them. Nobody else has s yet.
+func (s *sandbox) inherit(from *dns.Names) {
 	ask := names{s.policy}
-	s.names.Inherit(from.names, func(name string, addr netip.Addr) bool {
+	s.names.Inherit(from, func(name string, addr netip.Addr) bool {
 		return ask.Name(name).Allowed && (isStandIn(addr) || ask.Address(name, addr))
 	})
 }
