@@ -17,7 +17,9 @@ import pytest
 import ramet
 
 HERE = Path(__file__).resolve().parent
-DOCUMENTS = [HERE.parent / "README.md", *sorted((HERE.parents[2] / "docs").glob("python.md"))]
+ROOT = HERE.parents[2]
+DOCUMENTS = [HERE.parent / "README.md", ROOT / "docs" / "python.md"]
+DOCUMENTS += sorted([p for p in (ROOT / "recipes").glob("*.md") if p.name != "README.md"] + list((ROOT / "docs" / "coming-from").glob("*.md")))
 MODULES = ["ramet", *(f"ramet.{kind}._{m}" for kind in ("_sync", "_async") for m in ("client", "files", "sandbox", "processes"))]
 
 
@@ -48,8 +50,13 @@ def test_docstring(test: doctest.DocTest, daemon: object) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_document(path: Path, daemon: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the Python blocks of a document one after the other, as one program."""
+def test_document(
+    path: Path, daemon: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run the Python blocks of a document one after the other, as one program.
+
+    What it prints is compared with the comments behind print(). A part in … stands for anything.
+    """
     monkeypatch.chdir(tmp_path)
     names: Dict[str, Any] = {"__name__": "document"}
     blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
@@ -59,3 +66,9 @@ def test_document(path: Path, daemon: object, tmp_path: Path, monkeypatch: pytes
         value = eval(code, names)
         if inspect.iscoroutine(value):
             asyncio.run(value)
+        printed = capsys.readouterr().out.splitlines()
+        for want in re.findall(r"^ *print\(.*\) +# (.*)$", block, re.M):
+            pattern = re.compile(".*".join(map(re.escape, want.split("…"))))
+            found = next((i for i, line in enumerate(printed) if pattern.fullmatch(line)), None)
+            assert found is not None, f"{want!r} is not printed, or not in this order: {printed}"
+            printed = printed[found + 1 :]

@@ -1,14 +1,20 @@
 // Runs each block of TypeScript in the documents, and compares what it prints with the comments behind console.log.
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { packageDir, repository } from './harness.js'
 
-const documents = [join(packageDir, 'README.md'), join(repository, 'docs/typescript.md')]
+const documents = [join(packageDir, 'README.md'), join(repository, 'docs/typescript.md'), ...pagesOf('recipes'), ...pagesOf('docs/coming-from')]
 const dir = mkdtempSync(join(packageDir, 'build/docs-')) // in the package, which finds itself by its name there
 after(() => rmSync(dir, { recursive: true }))
+
+/** Returns the pages of a directory of the repository. */
+function pagesOf(directory: string): string[] {
+  const path = join(repository, directory)
+  return existsSync(path) ? readdirSync(path).filter((name) => name.endsWith('.md')).map((name) => join(path, name)) : []
+}
 
 interface Snippet {
   name: string
