@@ -92,6 +92,20 @@ func TestNameServersOfOthers(t *testing.T) {
 	if seen[0].count() != 0 || seen[1].count() != 0 || seen[2].count() != 0 {
 		t.Errorf("connections of name servers: %d, %d, %d", seen[0].count(), seen[1].count(), seen[2].count())
 	}
+	mustBeDenied(n, "named", "tcp", "198.51.100.1:853")
+	// Where all public addresses are allowed, so is a name server over TLS or HTTPS, as a connection that is
+	// logged. A rule that denies one by name denies its address as well, which was given out for no other.
+	serve(t, "198.51.100.1:443", echoes)
+	mustReach(n, "open", map[string]string{"198.51.100.1:853": connected})
+	if e := lastLine(n, "open"); e.Verdict != api.NetworkAllowed || e.Address != "198.51.100.1" || e.Port != 853 {
+		t.Errorf("a name server over TLS is logged as %+v", e)
+	}
+	without := &api.NetworkRequest{Profile: "open"}
+	without.Deny = allow(t, "files.example.org").Allow
+	create(n, "without", without)
+	mustReach(n, "without", map[string]string{"files.example.org:443": noName, "198.51.100.1:443": refused, "198.51.100.1:853": refused, "other.example.org:853": connected})
+	mustBeDenied(n, "without", "tcp", "198.51.100.1:443")
+	mustBeDenied(n, "without", "dns", "files.example.org")
 }
 
 // TestAFloodOfConnections has a guest connect ten thousand times to an address that is denied: each is

@@ -134,7 +134,7 @@ func TestTransfersSurviveKills(t *testing.T) {
 	n.Start(turning, api.StartRequest{}, "outside", "knock", turnedTo[0], turnedTo[1], "198.51.100.2:1")
 
 	killed := map[string]int{}
-	for round := range harness.Kills(t, 4, 2) {
+	for round := range harness.Kills(t, 4, 1) {
 		n.Close()
 		killed[c.work(rng, round)]++
 		n.Open()
@@ -328,7 +328,7 @@ func TestHeldRequestsSurviveKills(t *testing.T) {
 	w := newWorld(t)
 	create(n, "base", allow(t, "files.example.org"))
 	ends := map[string]int{}
-	for round := range harness.Kills(t, 4, 2) {
+	for round := range harness.Kills(t, 3, 1) {
 		r, err := n.Machine.Fork(harness.AsOwner, "base", api.ForkRequest{Count: 2, Hold: api.HoldWrites})
 		if err != nil {
 			t.Fatal(err)

@@ -421,6 +421,7 @@ func TestGuestsThatSayNothing(t *testing.T) {
 // TestManyTreatedChildren has the children of one fork ask at once, each with a secret: the gateway has
 // a proxy for each of them.
 func TestManyTreatedChildren(t *testing.T) {
+	harness.OnlyOnce(t, "the gateway serves as the same user or as another one")
 	n := newNode(t)
 	w := newWorld(t)
 	_, err := n.Machine.SetSecret(harness.AsOwner, "KEY", api.SecretRequest{Value: "value-of-all", SecretBinding: api.SecretBinding{Names: []string{"files.example.org"}, Header: "X-Key", Plain: true}})
@@ -432,7 +433,7 @@ func TestManyTreatedChildren(t *testing.T) {
 		t.Fatalf("the base is answered %q", got)
 	}
 	before := rss(t, n.Gateway())
-	count := harness.Count(100, 10, 100)
+	const count = 100
 	children := n.Fork("base", count)
 	asked, atOnce := make(chan string), 8
 	var wg sync.WaitGroup
@@ -472,10 +473,11 @@ func TestManyTreatedChildren(t *testing.T) {
 // TestBombOfConnections has many processes of a guest connect at once, to what is allowed and what is
 // not, while the sandbox is forked. Nothing of it ends a sentry.
 func TestBombOfConnections(t *testing.T) {
+	harness.OnlyOnce(t, "the guest and its sentry do the same")
 	n := newNode(t)
 	serve(t, "198.51.100.1:1", echoes)
 	create(n, "base", allow(t, "198.51.100.1:1"))
-	processes, each := harness.Count(200, 50, 200), harness.Count(20, 5, 100)
+	processes, each := harness.Count(60, 60, 200), harness.Count(10, 10, 100)
 	done := harness.InBackground(func() error {
 		for _, address := range []string{"198.51.100.1:1", "198.51.100.1:2"} {
 			ctx, cancel := context.WithTimeout(harness.AsOwner, harness.LongTimeout)
