@@ -34,7 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, harness.Suite{}))
 }
 
-func TestOrdinaryUser(t *testing.T) { harness.AsOrdinaryUser(t) }
+func TestOrdinaryUser(t *testing.T) {
+	if _, err := talker(); err != nil { // the ordinary user's tests are not where its source is
+		t.Fatal(err)
+	}
+	harness.AsOrdinaryUser(t)
+}
 
 // enter runs the tests in a namespace, and returns their exit code.
 func enter() int {

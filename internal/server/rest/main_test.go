@@ -36,6 +36,10 @@ func someSandbox(id string) *api.Sandbox {
 	}}
 }
 
+func someExploration(id string, state api.ExplorationState) *api.Exploration {
+	return &api.Exploration{ID: id, State: state, Strategy: api.SearchAll, Goal: api.GoalMax, Then: api.ThenNone, CreatedAt: created}
+}
+
 // testClient is a plain HTTP client of a socket.
 func testClient(t *testing.T, socket string) *http.Client {
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -194,7 +194,7 @@ func recorder(calls *[]string) *apitest.Service {
 		ExploreFuncs: apitest.ExploreFuncs{
 			ExploreFunc: func(_ context.Context, ref string, plan api.ExplorePlan) (*api.Exploration, error) {
 				note("Explore", ref, plan)
-				return &api.Exploration{ID: xplA, State: api.ExplorationRunning}, nil
+				return someExploration(xplA, api.ExplorationRunning), nil
 			},
 			ExplorationsFunc: func(_ context.Context, f api.ExplorationFilter) ([]api.Exploration, error) {
 				note("Explorations", f)
@@ -202,7 +202,7 @@ func recorder(calls *[]string) *apitest.Service {
 			},
 			GetExplorationFunc: func(_ context.Context, id string, wait bool) (*api.Exploration, error) {
 				note("GetExploration", id, wait)
-				return &api.Exploration{ID: id, State: api.ExplorationDone}, nil
+				return someExploration(id, api.ExplorationDone), nil
 			},
 			ExplorationEventsFunc: func(_ context.Context, id string, since int64, follow bool, began func(), each func(api.ExplorationEvent) error) error {
 				note("ExplorationEvents", id, since, follow)
@@ -211,7 +211,7 @@ func recorder(calls *[]string) *apitest.Service {
 			},
 			CancelExplorationFunc: func(_ context.Context, id string) (*api.Exploration, error) {
 				note("CancelExploration", id)
-				return &api.Exploration{ID: id, State: api.ExplorationCanceled}, nil
+				return someExploration(id, api.ExplorationCanceled), nil
 			},
 			RemoveExplorationFunc: func(_ context.Context, id string) error { note("RemoveExploration", id); return nil },
 		},

@@ -14,7 +14,7 @@ type conn struct{ net.Conn }
 
 var (
 	mu     sync.Mutex
-	broken error // the first end of a connection that this program did not make; guarded by mu
+	broken error // the end of a connection that this program did not make, a reset first; guarded by mu
 )
 
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -25,12 +25,21 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn{c}, nil
 }
 
+// note keeps a reset also if another goroutine has told of an end before: a reset is told once, to the
+// one that reads or to the one that writes, and the other sees an end.
 func note(err error) {
 	mu.Lock()
 	defer mu.Unlock()
-	if err != nil && broken == nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
+	if broken == nil || isReset(err) {
 		broken = err
 	}
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // wasReset reports whether a connection has ended as one does that another process goes on with, since it
@@ -40,7 +49,7 @@ func wasReset() bool {
 	defer mu.Unlock()
 	err := broken
 	broken = nil
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return isReset(err)
 }
 
 // Read implements net.Conn.
