@@ -19,7 +19,7 @@ import ramet
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 DOCUMENTS = [HERE.parent / "README.md", ROOT / "docs" / "python.md"]
-DOCUMENTS += sorted([p for p in (ROOT / "recipes").glob("*.md") if p.name != "README.md"] + list((ROOT / "docs" / "coming-from").glob("*.md")))
+DOCUMENTS += sorted(p for d in ("recipes", "docs/coming-from") for p in (ROOT / d).glob("*.md") if p.name != "README.md")
 MODULES = ["ramet", *(f"ramet.{kind}._{m}" for kind in ("_sync", "_async") for m in ("client", "files", "sandbox", "processes"))]
 
 
