@@ -176,10 +176,13 @@ ramet tenant quota acme --sandboxes 20 --memory 8G`,
 ramet tenant quota acme --tree --depth 4`,
 		"tenant give": `ramet tenant give acme python`,
 
-		"demo":   `ramet demo`,
-		"bench":  `ramet bench`,
-		"doctor": `ramet doctor`,
-		"man":    `ramet man ~/.local/share/man/man1`,
+		"demo":    `ramet demo`,
+		"bench":   `ramet bench`,
+		"doctor":  `ramet doctor`,
+		"jupyter": `ramet jupyter install`,
+		"jupyter install": `ramet jupyter install
+ramet jupyter install --python .venv/bin/python --image mine --name mine`,
+		"man": `ramet man ~/.local/share/man/man1`,
 		"version": `ramet version
 ramet version --json`,
 		"help": `ramet help fork

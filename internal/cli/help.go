@@ -53,7 +53,7 @@ func (a *app) groups() []group {
 		{"Images", []*cobra.Command{img.ImageCommand(), img.CommitCommand(), fl.ExportCommand()}},
 		{"Observe", []*cobra.Command{sb.StatsCommand(), svc.EventsCommand(), svc.AuditCommand()}},
 		{"Service", []*cobra.Command{a.serveCommand(), svc.TokenCommand(), svc.TenantCommand(), svc.APICommand()}},
-		{groupProgram, append(a.hookCommands(), a.manCommand(), a.versionCommand())},
+		{groupProgram, append(a.hookCommands(), a.jupyterCommand(), a.manCommand(), a.versionCommand())},
 	}
 }
 
