@@ -120,8 +120,10 @@ func (h *explorations) explore(ctx context.Context, in *exploreInput) (*exploreO
 // listed returns x without lists that JSON would show as null.
 func listed(x *api.Exploration) *api.Exploration {
 	x.Winners, x.Children, x.Rounds = route.List(x.Winners), route.List(x.Children), route.List(x.Rounds)
-	if m := x.Merge; m != nil {
+	if x.Merge != nil {
+		m := *x.Merge // which other requests read
 		m.Sides, m.Applied, m.Conflicts = route.List(m.Sides), route.List(m.Applied), route.List(m.Conflicts)
+		x.Merge = &m
 	}
 	return x
 }
