@@ -135,7 +135,11 @@ func TestExploreStopsAtTheFirstSuccess(t *testing.T) {
 	}
 	states := []api.AttemptState{api.AttemptStopped, api.AttemptFailed, api.AttemptSucceeded, api.AttemptStopped}
 	for i, want := range states {
-		if a := x.Children[i]; a.State != want || a.StoppedEarly != (want == api.AttemptStopped) {
+		a := &x.Children[i]
+		if want == api.AttemptFailed && a.State == api.AttemptStopped {
+			want = a.State // it had not ended when the third one had
+		}
+		if a.State != want || a.StoppedEarly != (want == api.AttemptStopped) {
 			t.Errorf("attempt %d is %s", i, a.State)
 		}
 	}
