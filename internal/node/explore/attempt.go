@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/background"
 )
 
 // maxListed is how many differences of an attempt the table has.
@@ -26,6 +27,11 @@ type trial struct {
 
 // try runs the attempt, and scores it. ctx ends with a cause if the attempt is to be stopped.
 func (t *trial) try(ctx context.Context) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.failed(background.Recovered(t.explorer.cfg.Log, "attempt", v))
+		}
+	}()
 	if ctx.Err() != nil {
 		t.stopped(ctx)
 		return
@@ -135,7 +141,7 @@ func (t *trial) execute(ctx context.Context, run *api.ExploreRun) (*outcome, err
 		}
 		return t.runCode(ctx, run, attemptInfo{Index: t.index, Round: t.round, Budget: round, Args: args, Env: env})
 	}
-	out := &outcome{}
+	out := t.outcome()
 	argv := slices.Concat(run.Argv, run.Args)
 	if run.Shell != "" {
 		argv = append([]string{"/bin/sh", "-c", run.Shell, "sh"}, run.Args...)
@@ -156,8 +162,11 @@ func (t *trial) execute(ctx context.Context, run *api.ExploreRun) (*outcome, err
 func (t *trial) runCode(ctx context.Context, run *api.ExploreRun, about attemptInfo) (*outcome, error) {
 	req := api.RunCodeRequest{Language: run.Language, Context: run.Context, TimeoutMS: run.TimeoutMS}
 	first := req
-	var err error
-	if first.Code, err = prelude(cmp.Or(run.Language, run.Context, "python"), about); err != nil {
+	language, err := t.language(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if first.Code, err = prelude(language, about); err != nil {
 		return nil, err
 	}
 	res, err := t.explorer.cfg.Sandboxes.RunCode(ctx, t.sandbox, first, api.RunIO{})
@@ -167,7 +176,7 @@ func (t *trial) runCode(ctx context.Context, run *api.ExploreRun, about attemptI
 	if res.Error != nil {
 		return nil, api.Errorf(api.CodeSandboxDied, "the interpreter did not take the environment: %s: %s", res.Error.Name, res.Error.Value)
 	}
-	out := &outcome{}
+	out := t.outcome()
 	req.Code = run.Code
 	res, err = t.explorer.cfg.Sandboxes.RunCode(ctx, t.sandbox, req, api.RunIO{
 		Stdout: &out.stdout, Stderr: &out.stderr,
@@ -192,6 +201,28 @@ func (t *trial) runCode(ctx context.Context, run *api.ExploreRun, about attemptI
 	return out, nil
 }
 
+// language returns the language of the code of run.
+func (t *trial) language(ctx context.Context, run *api.ExploreRun) (string, error) {
+	if run.Language != "" || run.Context == "" {
+		return cmp.Or(run.Language, "python"), nil
+	}
+	list, err := t.explorer.cfg.Sandboxes.Contexts(ctx, t.sandbox)
+	if err != nil {
+		return "", err
+	}
+	for i := range list {
+		if list[i].Name == run.Context {
+			return list[i].Language, nil
+		}
+	}
+	return run.Context, nil // the default context of a language, which the first code starts, has its name
+}
+
+// outcome returns that of a run that begins.
+func (t *trial) outcome() *outcome {
+	return &outcome{stdout: tail{max: t.scored}, stderr: tail{max: t.scored}}
+}
+
 // take takes the result of a command or code.
 func (o *outcome) take(res *api.ExecResult) {
 	o.exitCode, o.ok, o.timedOut, o.durationMS = res.ExitCode, res.OK, res.TimedOut, res.DurationMS
@@ -210,6 +241,9 @@ func (t *trial) score(ctx context.Context, ran *outcome) (float64, error) {
 		}
 		if !from.ok && t.plan.Score.By != api.ScoreExitCode {
 			return 0, api.Errorf(api.CodeInvalid, "the scoring command ended with exit code %d: %s", from.exitCode, lastLine(from.stderr.String()))
+		}
+		if t.plan.Score.By == api.ScoreDuration {
+			from = ran // the command judges only whether the run counts
 		}
 	}
 	file := ""

@@ -29,6 +29,7 @@ type Sandboxes interface {
 	Fork(ctx context.Context, ref string, req api.ForkRequest) (*api.ForkResult, error)
 	Exec(ctx context.Context, ref string, req api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error)
 	RunCode(ctx context.Context, ref string, req api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error)
+	Contexts(ctx context.Context, ref string) ([]api.Context, error)
 	WriteFile(ctx context.Context, ref string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error)
 	// ReadFile returns at most the last limit bytes of a file.
 	ReadFile(ctx context.Context, ref, path string, limit int) ([]byte, error)

@@ -89,10 +89,15 @@ func (r *run) conclude(ctx context.Context, failure error) {
 // bring promotes or merges the winners.
 func (r *run) bring(ctx context.Context) error {
 	x := r.view()
+	if x.Promoted || x.Merge != nil { // by an earlier daemon, which destroyed losers
+		return nil
+	}
 	switch x.Then {
 	case api.ThenPromote:
 		if err := r.promote(ctx, x.Winners[0]); err != nil {
-			return fmt.Errorf("promote the winner, %s, which is kept: %w", x.Winner, err)
+			winner := r.attempt(r.holder(ctx, x.Winners[0])).Sandbox
+			r.edit(func(x *api.Exploration) { x.Winner = winner })
+			return fmt.Errorf("promote the winner, %s, which is kept: %w", winner, err)
 		}
 		r.edit(func(x *api.Exploration) { x.Promoted = true })
 	case api.ThenMerge:
@@ -113,7 +118,19 @@ func (r *run) bring(ctx context.Context) error {
 		}
 		r.edit(func(x *api.Exploration) { x.Merge = res })
 	}
+	r.keep(ctx) // before the winners are destroyed, with which it cannot be repeated
 	return nil
+}
+
+// holder returns the attempt whose sandbox has the state of attempt i: itself, or the ancestor that
+// it was promoted to.
+func (r *run) holder(ctx context.Context, i int) int {
+	for at := &i; at != nil; at = r.attempt(*at).Parent {
+		if _, _, _, err := r.explorer.cfg.Sandboxes.Source(ctx, r.attempt(*at).Sandbox); err == nil {
+			return *at
+		}
+	}
+	return i
 }
 
 // promote gives the state of attempt i to the explored sandbox, through the attempts that it
@@ -147,10 +164,13 @@ func (r *run) settle(ctx context.Context, rescue bool) {
 	x := r.view()
 	keep := map[string]bool{}
 	for i := range x.Children {
-		a := &x.Children[i]
-		switch {
-		case r.rec.Keep == api.KeepAll, a.Won && (rescue || r.rec.Keep == api.KeepWinners):
+		if a := &x.Children[i]; r.rec.Keep == api.KeepAll || a.Won && r.rec.Keep == api.KeepWinners {
 			keep[a.Sandbox] = true
+		}
+	}
+	if rescue {
+		for _, i := range x.Winners {
+			keep[x.Children[r.holder(ctx, i)].Sandbox] = true
 		}
 	}
 	r.destroyAll(keep)
@@ -171,9 +191,9 @@ func (r *run) settle(ctx context.Context, rescue bool) {
 	}
 }
 
-// destroyAll destroys all sandboxes of the exploration except those in keep and what descends from
-// them. Forks that attempts made of themselves belong to it.
-func (r *run) destroyAll(keep map[string]bool) { r.destroy(r.labelled(keep)) }
+// destroyAll destroys all sandboxes of the exploration except those in keep and the forks that
+// those made of themselves.
+func (r *run) destroyAll(keep map[string]bool) { r.destroy(r.losers(keep)) }
 
 // destroyAtOnce is how many sandboxes are destroyed at a time.
 const destroyAtOnce = 16

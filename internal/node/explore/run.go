@@ -1,12 +1,15 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/node/background"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -16,6 +19,7 @@ type run struct {
 	plan   api.ExplorePlan // complete; empty after a restart
 	scorer *scorer
 	output int // bytes of each stream that the table keeps
+	scored int // bytes of each stream that a score is taken from
 
 	begun   chan struct{} // closed when the first attempts are there, or were refused
 	refused error         // why they were
@@ -49,7 +53,8 @@ func newRun(e *Explorer, source api.Sandbox, tenant string, line []string, plan 
 	}
 	r := &run{
 		table: table{explorer: e, order: map[int]int{}, changed: make(chan struct{}), base: time.Now().UnixMicro()}, plan: plan, scorer: s, output: max(minOutput, min(maxOutput, allOutput/plan.Width)),
-		begun: make(chan struct{}), over: make(chan struct{}), diffs: make(chan struct{}, diffsAtOnce),
+		scored: max(minTail, min(maxTail, allTails/min(plan.Width, cmp.Or(plan.Limits.Parallel, plan.Width)))),
+		begun:  make(chan struct{}), over: make(chan struct{}), diffs: make(chan struct{}, diffsAtOnce),
 		dropped: map[int]bool{},
 	}
 	r.rec = record{
@@ -77,8 +82,7 @@ func short(text string) string {
 	if len(text) <= maxCommand {
 		return text
 	}
-	t := tail{buf: []byte(text[:maxCommand])}
-	return t.String() + "…"
+	return strings.ToValidUTF8(text[:maxCommand], "\uFFFD") + "…"
 }
 
 func (r *run) isOver() bool {
@@ -101,6 +105,11 @@ func (r *run) lead(ctx context.Context, do func(context.Context)) {
 		cancel(r.stopped)
 	}
 	r.mu.Unlock()
+	defer func() {
+		if v := recover(); v != nil {
+			_ = background.Recovered(r.explorer.cfg.Log, "explore", v) // the next daemon ends what is left
+		}
+	}()
 	do(ctx)
 }
 
@@ -130,15 +139,33 @@ func (r *run) runOf(variant int) (api.ExploreRun, *api.ExploreVariant) {
 	return r.plan.Run.Varied(v), v
 }
 
-// labelled returns the sandboxes that belong to the exploration, with what the attempts made
-// themselves, except those in keep and what descends from them.
-func (r *run) labelled(keep map[string]bool) []string {
+// losers returns the sandboxes of the attempts except those in keep. A fork that an attempt made
+// of itself goes with the nearest attempt that it descends from. An attempt whose label somebody
+// removed is one all the same.
+func (r *run) losers(keep map[string]bool) []string {
+	attempts := map[string]bool{}
+	for _, a := range r.view().Children {
+		attempts[a.Sandbox] = true
+	}
 	var list []string
+	for id := range attempts {
+		if !keep[id] {
+			list = append(list, id)
+		}
+	}
 	for id, line := range r.explorer.cfg.Sandboxes.Labelled(r.rec.Tenant, Label, r.id()) {
-		if id == r.rec.Exploration.Sandbox || slices.ContainsFunc(line, func(a string) bool { return keep[a] }) {
+		if attempts[id] || id == r.rec.Exploration.Sandbox {
 			continue
 		}
-		list = append(list, id)
+		of := ""
+		for _, ancestor := range line {
+			if attempts[ancestor] {
+				of = ancestor
+			}
+		}
+		if !keep[of] {
+			list = append(list, id)
+		}
 	}
 	slices.Sort(list)
 	return list

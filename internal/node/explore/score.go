@@ -196,27 +196,33 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// tail keeps the end of what is written to it. Only its owner uses it.
+// tail keeps the last max bytes of what is written to it. Only its owner uses it.
 type tail struct {
+	max int
 	buf []byte
 	cut bool
 }
 
-// maxTail is how much of a stream scores are taken from, in bytes.
-const maxTail = 1 << 20
+// The bounds of what scores are taken from, in bytes: of one stream, and about of those of all
+// attempts that run at once.
+const (
+	minTail  = 64 << 10
+	maxTail  = 1 << 20
+	allTails = 64 << 20
+)
 
 // Write implements io.Writer. It never fails.
 func (t *tail) Write(p []byte) (int, error) {
 	t.buf = append(t.buf, p...)
-	if len(t.buf) > 2*maxTail { // not with each write: what is kept is moved
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
+	if len(t.buf) > 2*t.max { // not with each write: what is kept is moved
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-t.max:]...)
 		t.cut = true
 	}
 	return len(p), nil
 }
 
 // String returns the end of the text.
-func (t *tail) String() string { s, _ := t.last(maxTail); return s }
+func (t *tail) String() string { s, _ := t.last(t.max); return s }
 
 // last returns the last n bytes, and whether there were more.
 func (t *tail) last(n int) (string, bool) {

@@ -55,7 +55,7 @@ func (w *watch) end() {
 }
 
 // enforce stops the attempt that has the most memory, if all of them together have too much. Its
-// sandbox goes with it: what it keeps would count on.
+// sandbox goes with it: what it keeps would count on. An attempt that succeeds meanwhile stays.
 func (w *watch) enforce(ctx context.Context, limit float64) {
 	total, most, largest := 0., 0., -1
 	for i, stop := range w.stops {
@@ -74,6 +74,10 @@ func (w *watch) enforce(ctx context.Context, limit float64) {
 		return
 	}
 	e := api.Errorf(api.CodeLimit, "limits.memory_mib: the attempts have %.0f MiB together, more than %.0f, and this one has the most, %.0f MiB", total, limit, most)
+	stopped := w.r.change(largest, api.AttemptStopped, func(a *api.Attempt) { a.StoppedEarly, a.Error = true, e })
+	if !stopped && w.r.attempt(largest).State == api.AttemptSucceeded {
+		return
+	}
 	w.stops[largest](e)
 	w.stops[largest] = nil
 	w.r.destroy([]string{w.r.attempt(largest).Sandbox})
