@@ -453,7 +453,7 @@ func TestForkWithConnectionsOutside(t *testing.T) {
 		q := e.follow(c.s, p.pid, -1)
 		q.say("go on")
 		if line, _ := q.await("whole"); line != c.want {
-			t.Errorf("%s, not %s", line, c.want)
+			t.Errorf("%q, not %q", line, c.want)
 		}
 	}
 	e.mustBeConnected(child)

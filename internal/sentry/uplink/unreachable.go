@@ -170,9 +170,11 @@ func parseUnreachable(protocol tcpip.NetworkProtocolNumber, b []byte) (m undeliv
 	}
 	m.cause.kind, m.cause.code, m.quoted = kind, b[said+1], b[sent+size:]
 	if protocol == ipv6.ProtocolNumber {
+		// Headers of extension do not stand in what the stack itself sends: NextHeader is the protocol.
 		h := header.IPv6(b[sent:])
-		m.from, m.to, m.protocol = h.SourceAddress(), h.DestinationAddress(), h.TransportProtocol()
-		return m, header.IPv6(b).TransportProtocol() == carries
+		m.from, m.to = h.SourceAddress(), h.DestinationAddress()
+		m.protocol = tcpip.TransportProtocolNumber(h.NextHeader())
+		return m, header.IPv6(b).NextHeader() == byte(carries)
 	}
 	h := header.IPv4(b[sent:])
 	m.from, m.to, m.protocol = h.SourceAddress(), h.DestinationAddress(), h.TransportProtocol()
