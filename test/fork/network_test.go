@@ -325,16 +325,16 @@ func (e *engine) startProcess(s *launch.Sentry, args ...string) *outsider {
 	e.t.Helper()
 	var started wire.Started
 	e.call(s, &wire.Call{Op: wire.OpStart, Exec: &wire.Exec{Argv: append([]string{"guest", "outside"}, args...), Stdin: true, Keep: 1 << 20}}, &started)
-	return e.follow(s, started.PID, 0)
+	return e.follow(s, started.PID)
 }
 
-// follow reads the output of a process from a sequence number on; -1 is what comes from now on.
-func (e *engine) follow(s *launch.Sentry, pid int, from int64) *outsider {
+// follow reads the output of a process from the beginning: a line may be there before its reader is.
+func (e *engine) follow(s *launch.Sentry, pid int) *outsider {
 	p := &outsider{e: e, s: s, pid: pid, lines: &lineReader{ch: make(chan string, 10000)}}
 	ctx, cancel := context.WithCancel(harness.AsOwner)
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
-		_, _ = s.Attach(ctx, &wire.Attach{PID: pid, From: from, Follow: true}, api.AttachIO{Output: p.lines.take}) // it ends with the test
+		_, _ = s.Attach(ctx, &wire.Attach{PID: pid, Follow: true}, api.AttachIO{Output: p.lines.take}) // it ends with the test
 	})
 	e.t.Cleanup(func() {
 		cancel()
@@ -375,7 +375,7 @@ func TestForkInTheMiddleOfADownload(t *testing.T) {
 	file, frozen := e.freeze(s, "frz_middle")
 	defer file.Close()
 	child, gate := e.loadConnected(file, frozen)
-	c := e.follow(child, p.pid, 0)
+	c := e.follow(child, p.pid)
 	want := fmt.Sprintf("digest %x", sha256.Sum256(served))
 	line, _ := p.await("digest")
 	if line != want {
@@ -419,11 +419,11 @@ func TestForkWhileConnecting(t *testing.T) {
 	file, frozen := e.freeze(s, "frz_connecting")
 	defer file.Close()
 	child, _ := e.loadConnected(file, frozen)
-	if line, _ := e.follow(child, p.pid, 0).await("192"); !strings.HasPrefix(line, "192.0.2.9:5: connected") {
+	if line, _ := e.follow(child, p.pid).await("192"); !strings.HasPrefix(line, "192.0.2.9:5: connected") {
 		t.Errorf("in the child: %s", line)
 	}
 	none := e.load(file, frozen)
-	if line, _ := e.follow(none, p.pid, 0).await("192"); strings.Contains(line, "connected") {
+	if line, _ := e.follow(none, p.pid).await("192"); strings.Contains(line, "connected") {
 		t.Errorf("in a child without a network: %s", line)
 	}
 }
@@ -450,7 +450,7 @@ func TestForkWithConnectionsOutside(t *testing.T) {
 		s    *launch.Sentry
 		want string
 	}{{s, "whole 100 reset 0"}, {child, "whole 0 reset 100"}, {none, "whole 0 reset 100"}} {
-		q := e.follow(c.s, p.pid, -1)
+		q := e.follow(c.s, p.pid)
 		q.say("go on")
 		if line, _ := q.await("whole"); line != c.want {
 			t.Errorf("%q, not %q", line, c.want)
