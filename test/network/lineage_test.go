@@ -109,6 +109,54 @@ func TestTrustOfFirstNetworks(t *testing.T) {
 	mustTrust(n, "a parent that had no network", "late")
 }
 
+// TestHeldInBranchesOfBranches promotes a branch of a branch whose writes are held, and rolls one back.
+func TestHeldInBranchesOfBranches(t *testing.T) {
+	n := newNode(t)
+	w := newWorld(t)
+	create(n, "base", allow(t, "files.example.org"))
+	r, err := n.Machine.Fork(harness.AsOwner, "base", api.ForkRequest{Hold: api.HoldWrites})
+	if err != nil {
+		t.Fatal(err)
+	}
+	branch := n.Children(r)[0].ID
+	write := func(ref, path string) {
+		t.Helper()
+		n.Start(ref, api.StartRequest{}, "outside", "request", "POST", site+path, path)
+	}
+	write(branch, "/before")
+	awaitHeld(n, branch, "POST /before waiting")
+	winner := n.Fork(branch, 1)[0].ID
+	write(branch, "/replaced")
+	awaitHeld(n, branch, "POST /before waiting; POST /replaced waiting")
+	write(winner, "/won")
+	awaitHeld(n, winner, "POST /won waiting")
+	// The branch is not decided: what its own branch would write waits on. What it would have written
+	// itself meanwhile belongs to a state that is gone.
+	if _, err := n.Machine.Promote(harness.AsOwner, winner); err != nil {
+		t.Fatal(err)
+	}
+	n.Reopen()
+	awaitHeld(n, branch, "POST /before waiting; POST /replaced dropped; POST /won waiting")
+
+	snap := n.Snapshot(branch, api.SnapshotRequest{Memory: true})
+	write(branch, "/undone")
+	awaitHeld(n, branch, "POST /before waiting; POST /replaced dropped; POST /won waiting; POST /undone waiting")
+	if _, err := n.Machine.Rollback(harness.AsOwner, branch, snap.ID); err != nil {
+		t.Fatal(err)
+	}
+	awaitHeld(n, branch, "POST /before waiting; POST /replaced dropped; POST /won waiting; POST /undone dropped")
+	if got := w.seen(); got != "" {
+		t.Errorf("before the verdict the server has seen %q", got)
+	}
+	if _, err := n.Machine.Promote(harness.AsOwner, branch); err != nil {
+		t.Fatal(err)
+	}
+	n.Reopen()
+	if got := w.seen(); got != "POST /before /before; POST /won /won" {
+		t.Errorf("the server has seen %q", got)
+	}
+}
+
 // TestHeldInTheLineage holds requests of children of a hibernated sandbox, and of what is restored.
 func TestHeldInTheLineage(t *testing.T) {
 	n := newNode(t)

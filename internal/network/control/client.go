@@ -120,6 +120,11 @@ func (c *Client) DropAll(ctx context.Context, sandbox string, forget bool) error
 	return c.call(ctx, &call{Op: opDropAll, Sandbox: sandbox, Forget: forget}, &struct{}{})
 }
 
+// DropUndone drops the held requests that a rollback has undone.
+func (c *Client) DropUndone(ctx context.Context, u *held.Undone) error {
+	return c.call(ctx, &call{Op: opDropUndone, Undone: u}, &struct{}{})
+}
+
 // slow is call for what servers of the internet answer, with a registration if there is one.
 func (c *Client) slow(ctx context.Context, asked *call, r *gateway.Registration, reply any) error {
 	var files []*os.File

@@ -417,6 +417,11 @@ func (h *heldRequests) DropAll(sandbox string, forget bool) error {
 	return nil
 }
 
+func (h *heldRequests) DropUndone(u *held.Undone) error {
+	h.note("drop undone of %s since %s until %s by %s", u.Sandbox, u.Since.Format(time.DateOnly), u.Until.Format(time.DateOnly), u.Run)
+	return nil
+}
+
 func (h *heldRequests) Resume() { h.note("resume") }
 
 func (h *heldRequests) Sending() bool { return false }

@@ -34,6 +34,7 @@ const (
 	opReleaseAll op = "release_all"
 	opDrop       op = "drop"
 	opDropAll    op = "drop_all"
+	opDropUndone op = "drop_undone"
 )
 
 // call is the body of a call.
@@ -48,6 +49,8 @@ type call struct {
 	Request string `json:"request,omitempty"`
 	Again   bool   `json:"again,omitempty"`
 	Forget  bool   `json:"forget,omitempty"`
+	// Undone is what a rollback has undone.
+	Undone *held.Undone `json:"undone,omitempty"`
 }
 
 // question is a connection that is judged and not made.

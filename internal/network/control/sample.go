@@ -43,6 +43,9 @@ func (s *sample) take(line *Line) (lost uint64, taken bool) {
 	if line.IsEnd() {
 		return 0, false
 	}
+	if line.Verdict == api.NetworkHeld {
+		return 0, true // somebody decides on it; how many there are is bounded by the limits of held requests
+	}
 	if s.totals == nil || len(s.of) >= maxSampled {
 		s.of = map[sampled]*sampling{}
 	}

@@ -31,6 +31,7 @@ type Held interface {
 	ReleaseAll(ctx context.Context, sandbox string, r *gateway.Registration) error
 	Drop(sandbox, id string) error
 	DropAll(sandbox string, forget bool) error
+	DropUndone(*held.Undone) error
 	// Resume sends what an earlier gateway was told to send of the sandboxes that are registered. It
 	// does not wait for answers.
 	Resume()
@@ -225,6 +226,11 @@ func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
 		return struct{}{}, s.held.Drop(asked.Sandbox, asked.Request)
 	case opDropAll:
 		return struct{}{}, s.held.DropAll(asked.Sandbox, asked.Forget)
+	case opDropUndone:
+		if asked.Undone == nil {
+			return nil, api.Invalid("undone", "it is missing")
+		}
+		return struct{}{}, s.held.DropUndone(asked.Undone)
 	}
 	return nil, api.Errorf(api.CodeInvalid, "the gateway has no call %q", asked.Op)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,13 +84,17 @@ func (d *disk) read(id string) (*Request, error) {
 	if err := json.Unmarshal(text, &r); err != nil || r.ID != id {
 		return nil, api.Errorf(api.CodeCorrupt, "%s is not the record of a held request", d.record(id))
 	}
+	r.text(bytesOf)
 	return &r, nil
 }
 
 // write replaces the record of a request. After an error it may be the old one or the new
 // one.
 func (d *disk) write(r *Request) error {
-	text, err := json.Marshal(r)
+	written := *r
+	written.Header, written.Trailer = r.Header.Clone(), r.Trailer.Clone()
+	written.text(runesOf)
+	text, err := json.Marshal(&written)
 	if err == nil {
 		err = hostfs.Replace(d.fs, d.record(r.ID), tempPattern, func(w io.Writer) error {
 			_, err := w.Write(text)
@@ -100,6 +105,35 @@ func (d *disk) write(r *Request) error {
 		return fmt.Errorf("write held request: %w", err)
 	}
 	return nil
+}
+
+// text changes each text of a request that a guest has written. A guest may write bytes that are not
+// UTF-8, which JSON has not: in a record each byte is a character.
+func (r *Request) text(f func(string) string) {
+	r.Target, r.Host = f(r.Target), f(r.Host)
+	for _, h := range []http.Header{r.Header, r.Trailer} {
+		for _, values := range h {
+			for i := range values {
+				values[i] = f(values[i])
+			}
+		}
+	}
+}
+
+func runesOf(s string) string {
+	runes := make([]rune, len(s))
+	for i := range len(s) {
+		runes[i] = rune(s[i])
+	}
+	return string(runes)
+}
+
+func bytesOf(s string) string {
+	b := make([]byte, 0, len(s))
+	for _, r := range s {
+		b = append(b, byte(r))
+	}
+	return string(b)
 }
 
 // spool writes the body of a request and returns its length and its digest. grow is asked

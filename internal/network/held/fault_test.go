@@ -27,8 +27,8 @@ func TestFaults(t *testing.T) {
 			if n := len(next.List("")); err == nil && n != 1 || err != nil && n != 0 && c.Fault() != faultfs.NoSpace.Name && c.Failed.Op != faultfs.Remove {
 				t.Errorf("after %v %d are held", err, n)
 			}
-			if err != nil && len(q.use) != 0 {
-				t.Errorf("after %v %v are in use", err, q.use)
+			if err != nil && len(q.room.use) != 0 {
+				t.Errorf("after %v %v are in use", err, q.room.use)
 			}
 		})
 	})

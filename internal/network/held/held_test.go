@@ -268,11 +268,11 @@ func TestTransport(t *testing.T) {
 	if got := s.take(); got != nil {
 		t.Errorf("a held request was sent: %q", got)
 	}
-	if len(q.List("")) != 3 || q.use["sbx_a"].bytes != 10 || q.use["sbx_a"].requests != 3 {
-		t.Errorf("held are %+v, %+v", q.List(""), q.use["sbx_a"])
+	if len(q.List("")) != 3 || q.room.use["sbx_a"].bytes != 10 || q.room.use["sbx_a"].requests != 3 {
+		t.Errorf("held are %+v, %+v", q.List(""), q.room.use["sbx_a"])
 	}
-	if err := q.DropSandbox("sbx_a", false); err != nil || len(q.use) != 0 {
-		t.Errorf("after dropping %v are in use: %v", q.use, err)
+	if err := q.DropSandbox("sbx_a", false); err != nil || len(q.room.use) != 0 {
+		t.Errorf("after dropping %v are in use: %v", q.room.use, err)
 	}
 }
 
@@ -282,6 +282,28 @@ type transportFunc func(*http.Request) (*http.Response, error)
 func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestGuestBreaksOff in the middle of a body: nothing is held.
+// TestBytesThatAreNotUTF8 keeps what a guest writes in its headers as it is.
+func TestBytesThatAreNotUTF8(t *testing.T) {
+	dir, s := filepath.Join(t.TempDir(), "held"), &server{}
+	q := openQueue(t, hostfs.OS, dir, s, nil)
+	r := request(t, "POST", "body")
+	const odd = "caf\xe9 \xc3\xa9 \xff"
+	r.Header.Set("Authorization", odd)
+	r.URL.RawQuery = "q=\xe9"
+	added, err := q.Add(origin, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Close()
+	q = openQueue(t, hostfs.OS, dir, s, nil)
+	if _, err := q.Release(t.Context(), added.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.take(); !slices.Equal(got, []string{"POST https://api.example.com:443/v1/items?q=\xe9 api.example.com " + odd + " body"}) {
+		t.Errorf("the server has seen %q", got)
+	}
+}
+
 func TestGuestBreaksOff(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "held")
 	q := openQueue(t, hostfs.OS, dir, &server{}, nil)
@@ -290,8 +312,8 @@ func TestGuestBreaksOff(t *testing.T) {
 	if _, err := q.Transport(origin, 0, Told{}, nil).RoundTrip(r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the error is %v", err)
 	}
-	if len(q.List("")) != 0 || len(files(t, dir)) != 0 || len(q.use) != 0 {
-		t.Errorf("held are %+v, %q, %+v", q.List(""), files(t, dir), q.use)
+	if len(q.List("")) != 0 || len(files(t, dir)) != 0 || len(q.room.use) != 0 {
+		t.Errorf("held are %+v, %q, %+v", q.List(""), files(t, dir), q.room.use)
 	}
 }
 

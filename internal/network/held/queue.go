@@ -31,24 +31,18 @@ type Queue struct {
 	closed bool
 	items  map[string]*item
 	number uint64
-	use    map[string]*usage // by sandbox
+
+	room room
 
 	// stranded is how many requests an earlier process released that this one has not begun to send,
 	// sending how many are being sent or are about to be.
 	stranded, sending atomic.Int64
 }
 
-// usage is what counts against the limits of a sandbox.
-type usage struct {
-	requests int
-	bytes    int64
-}
-
 // item is a request.
 type item struct {
-	id      string
-	sandbox string
-	number  uint64
+	id     string
+	number uint64
 
 	// mu is held while the state is changed, also on disk, and not while the request is
 	// sent. It comes before that of the queue.
@@ -58,8 +52,9 @@ type item struct {
 	sending bool
 
 	// The queue's mu guards these.
-	guest chan answer // where a guest waits, nil if none does
-	timer *time.Timer
+	sandbox string      // whose it is; it is changed with mu held, too
+	guest   chan answer // where a guest waits, nil if none does
+	timer   *time.Timer
 }
 
 func newItem(r Request) *item {
@@ -77,7 +72,7 @@ type answer struct {
 func Open(fs hostfs.FS, dir string, sender Sender, limits Limits) (*Queue, error) {
 	q := &Queue{
 		disk: disk{fs, dir}, sender: sender, limits: limits, now: time.Now,
-		items: map[string]*item{}, use: map[string]*usage{},
+		items: map[string]*item{}, room: room{limits: limits, use: map[string]usage{}},
 	}
 	requests, err := q.disk.load()
 	if err != nil {
@@ -108,7 +103,7 @@ func Open(fs hostfs.FS, dir string, sender Sender, limits Limits) (*Queue, error
 			q.stranded.Add(1)
 		}
 		if !r.State.Finished() {
-			q.account(r.Sandbox, 1, r.Size)
+			q.room.add(r.Sandbox, 1, r.Size)
 		}
 	}
 	for _, it := range q.items {
@@ -143,46 +138,6 @@ func (q *Queue) enter() bool {
 	return !q.closed
 }
 
-// account changes the usage of a sandbox. Whoever calls it holds mu, or has the queue alone.
-func (q *Queue) account(sandbox string, requests int, bytes int64) {
-	u := q.use[sandbox]
-	if u == nil {
-		u = &usage{}
-		q.use[sandbox] = u
-	}
-	u.requests += requests
-	u.bytes += bytes
-	if *u == (usage{}) {
-		delete(q.use, sandbox)
-	}
-}
-
-// reserve makes room for a request or for bytes of one.
-func (q *Queue) reserve(sandbox string, requests int, bytes, body int64) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var u usage
-	if q.use[sandbox] != nil {
-		u = *q.use[sandbox]
-	}
-	switch {
-	case u.requests+requests > q.limits.Requests:
-		return api.Errorf(api.CodeLimit, "%d requests are held, which is the limit", q.limits.Requests)
-	case body > q.limits.Body:
-		return api.Errorf(api.CodeLimit, "the body has more than %d bytes, which is the limit", q.limits.Body)
-	case u.bytes+bytes > q.limits.Bytes:
-		return api.Errorf(api.CodeLimit, "held requests have %d bytes, which is the limit", q.limits.Bytes)
-	}
-	q.account(sandbox, requests, bytes)
-	return nil
-}
-
-func (q *Queue) free(sandbox string, requests int, bytes int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.account(sandbox, -requests, -bytes)
-}
-
 // Add holds a request. It reads the body to its end first; once Add has returned without an
 // error, the request survives this process.
 func (q *Queue) Add(o Origin, r *http.Request) (Request, error) {
@@ -199,14 +154,14 @@ func (q *Queue) add(o Origin, r *http.Request, guest chan answer) (_ *item, err 
 		return nil, errClosed
 	}
 	defer q.work.Done()
-	if err := q.reserve(o.Sandbox, 1, 0, 0); err != nil {
+	if err := q.room.reserve(o.Sandbox, 1, 0, 0); err != nil {
 		return nil, err
 	}
 	var size int64
 	id := newID()
 	defer func() {
 		if err != nil {
-			q.free(o.Sandbox, 1, size)
+			q.room.add(o.Sandbox, -1, -size)
 			err = errors.Join(err, q.disk.remove(q.disk.body(id)))
 		}
 	}()
@@ -215,7 +170,7 @@ func (q *Queue) add(o Origin, r *http.Request, guest chan answer) (_ *item, err 
 		body = r.Body
 	}
 	_, digest, err := q.disk.spool(id, body, func(n int64) error {
-		if err := q.reserve(o.Sandbox, 0, n, size+n); err != nil {
+		if err := q.room.reserve(o.Sandbox, 0, n, size+n); err != nil {
 			return err
 		}
 		size += n
@@ -404,9 +359,9 @@ func (q *Queue) clean(it *item) error {
 	if it.timer != nil {
 		it.timer.Stop()
 	}
-	q.account(it.sandbox, -1, -it.req.Size)
+	q.room.add(it.sandbox, -1, -it.req.Size)
 	q.mu.Unlock()
-	return errors.Join(q.disk.remove(q.disk.body(it.id)), q.prune(it.sandbox, it, q.limits.Finished))
+	return errors.Join(q.disk.remove(q.disk.body(it.id)), q.prune(it.req.Sandbox, it, q.limits.Finished))
 }
 
 // prune forgets the oldest finished requests of a sandbox but for so many. The caller holds the mu

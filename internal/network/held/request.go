@@ -35,9 +35,11 @@ func (s State) Finished() bool { return s == Sent || s == Dropped || s == Expire
 // Origin says whose request it is and where it goes.
 type Origin struct {
 	Sandbox string `json:"sandbox"`
-	Name    string `json:"name"` // of the server
-	Port    uint16 `json:"port"`
-	TLS     bool   `json:"tls"`
+	// Run is the registration of the sandbox: it has another one when it is woken or rolled back.
+	Run  string `json:"run,omitempty"`
+	Name string `json:"name"` // of the server
+	Port uint16 `json:"port"`
+	TLS  bool   `json:"tls"`
 }
 
 // Request is a request that is or was held.
@@ -59,6 +61,8 @@ type Request struct {
 	Number  uint64    `json:"number"`
 	Created time.Time `json:"created"`
 	Changed time.Time `json:"changed"`
+	// Taken is when the sandbox went on with the state of a child that had made the request.
+	Taken time.Time `json:"taken,omitzero"`
 	// Status is that of the server's answer.
 	Status int `json:"status,omitempty"`
 	// Note says why a request has not been sent, or is unknown.

@@ -187,9 +187,18 @@ func TestReleasedUnderAnotherPolicy(t *testing.T) {
 	if err := w.p.ReleaseAll(t.Context(), "child", &r); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("a document that is none: %v", err)
 	}
-	// As when the child is promoted: the policy is the one that the daemon gives.
+	// As when the child is promoted: the policy is the one that the daemon gives. If that holds them, they
+	// wait on, as those of the parent.
 	r = w.registration("parent", holding)
 	if err := w.p.ReleaseAll(t.Context(), "child", &r); err != nil {
+		t.Error(err)
+	}
+	if got := s.take(); got != nil || len(w.held("parent", 3)) != 3 {
+		t.Errorf("a parent that holds has sent %q", got)
+	}
+	r = w.registration("grandparent", holding)
+	r.Policy.Document.Rules[name] = api.NetworkTreatment{Secret: r.Policy.Document.Rules[name].Secret}
+	if err := w.p.ReleaseAll(t.Context(), "parent", &r); err != nil {
 		t.Error(err)
 	}
 	want := []string{"POST /1 Bearer " + value + " body", "POST /2 Bearer " + value + " body", "POST /3 Bearer " + value + " body"}

@@ -51,10 +51,25 @@ func (p *Proxy) Release(ctx context.Context, sandbox, id string, again bool, r *
 }
 
 // ReleaseAll sends all requests of a sandbox that wait, in the order in which they came, as Release
-// does. It returns after all of them, with the error of the first that failed.
+// does. It returns after all of them, with the error of the first that failed. If r is that of another
+// sandbox, which goes on with the state of this one, it has those that its own policy would hold, and
+// those that may have been sent.
 func (p *Proxy) ReleaseAll(ctx context.Context, sandbox string, r *gateway.Registration) error {
 	if p.queue == nil {
 		return p.noQueue
+	}
+	if r != nil && r.Sandbox != sandbox {
+		compiled, err := policy.Compile(r.Policy, p.cfg.Own)
+		if err != nil {
+			return err
+		}
+		err = p.queue.Give(sandbox, r.Sandbox, func(h *held.Request) bool {
+			t := compiled.TreatmentOf(h.Name)
+			return t != nil && t.Hold != ""
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return p.under(ctx, sandbox, r, func(ctx context.Context) error { return p.queue.ReleaseSandbox(ctx, sandbox) })
 }
@@ -73,6 +88,14 @@ func (p *Proxy) DropAll(sandbox string, forget bool) error {
 		return p.noQueue
 	}
 	return p.queue.DropSandbox(sandbox, forget)
+}
+
+// DropUndone drops the requests that a rollback has undone.
+func (p *Proxy) DropUndone(u *held.Undone) error {
+	if p.queue == nil {
+		return p.noQueue
+	}
+	return p.queue.DropUndone(u)
 }
 
 // Resume sends what was released before this process began, of the sandboxes that are registered. It

@@ -102,7 +102,7 @@ func (p *Proxy) effects(st *state, t *gateway.Treated, next http.RoundTripper) h
 	if t.Treatment.Hold == "" || p.queue == nil {
 		return next
 	}
-	origin := held.Origin{Sandbox: st.sandbox, Name: t.Name, Port: t.Port, TLS: t.TLS}
+	origin := held.Origin{Sandbox: st.sandbox, Run: st.id, Name: t.Name, Port: t.Port, TLS: t.TLS}
 	told := held.Told{
 		Held: func(r *http.Request, id string) {
 			proxy.Tell(r, proxy.Held, id)

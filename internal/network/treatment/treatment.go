@@ -130,6 +130,7 @@ func (p *Proxy) server() (*proxy.Proxy, error) {
 
 // state is a registration in a form that requests are served from.
 type state struct {
+	id      string // of the registration
 	sandbox string
 	policy  *policy.Policy
 	rules   map[string]*proxy.Rule // by the pattern of a treatment
@@ -140,7 +141,7 @@ type state struct {
 
 // newState makes the rules of a registration. Authority and group are acquired, until drop.
 func (p *Proxy) newState(r *gateway.Registration, compiled *policy.Policy) (*state, error) {
-	st := &state{sandbox: r.Sandbox, policy: compiled}
+	st := &state{id: r.ID, sandbox: r.Sandbox, policy: compiled}
 	if st.sandbox == "" {
 		st.sandbox = r.ID
 	}

@@ -88,7 +88,7 @@ func (k *Forker) newBatch(tenant string, began time.Time, count int, names []str
 // connect decides what the children may reach.
 func (b *batch) connect(ctx context.Context, tree string, req *api.NetworkRequest, branch networks.Branch, from reach.Network) error {
 	granted, err := b.forker.cfg.Networks.Grant(ctx, networks.Owner{Tenant: b.tenant, Tree: tree}, req, branch, from)
-	granted.Releases = nil // those of the parent
+	granted.Pending = reach.Pending{} // that of the parent
 	for i := range b.drafts {
 		b.drafts[i].SetNetwork(granted)
 	}

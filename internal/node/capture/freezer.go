@@ -73,6 +73,7 @@ func (z *Freezer) FreezeShared(ctx context.Context, b *sandboxes.Instance) (*fre
 // the caller owns a reference. The caller holds b.Op. With rest, b rests from then on;
 // without, it may do anything when Capture returns: the snapshot no longer needs it.
 func (z *Freezer) Capture(ctx context.Context, b *sandboxes.Instance, req api.SnapshotRequest, rest bool) (*freezes.Freeze, snapshots.Record, error) {
+	began := time.Now().UTC() // nothing that b does from now on counts as done before the snapshot
 	f, frozen, err := z.Freeze(ctx, b, rest)
 	if err != nil {
 		return nil, snapshots.Record{}, err
@@ -87,7 +88,7 @@ func (z *Freezer) Capture(ctx context.Context, b *sandboxes.Instance, req api.Sn
 	return f, snapshots.Record{
 		Snapshot: api.Snapshot{
 			ID: f.ID, Tenant: source.Tenant, Name: req.Name, Sandbox: b.ID, Parent: source.Snapshot,
-			Image: source.Image, Depth: source.Depth, CreatedAt: time.Now().UTC(), OnDisk: !req.Memory,
+			Image: source.Image, Depth: source.Depth, CreatedAt: began, OnDisk: !req.Memory,
 			PauseMS: frozen.PauseMS, Engine: z.engine, Metadata: source.Metadata, ExpiresAt: expires,
 		},
 		Ancestors: rec.Lineage(),

@@ -102,7 +102,7 @@ func (h Held) holder(ctx context.Context, ref string) (*sandboxes.Instance, *gat
 	return b, &r, err
 }
 
-// reconcile sends what promoted children have held, and drops what sandboxes have held that are gone:
+// reconcile settles what is pending of held requests, and drops what sandboxes have held that are gone:
 // an earlier daemon may have ended before.
 func (n *Networks) reconcile(ctx context.Context) error {
 	if _, err := fs.Stat(n.cfg.HeldFiles, "."); errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +114,7 @@ func (n *Networks) reconcile(ctx context.Context) error {
 		for _, child := range b.Record().Reach.Releases {
 			wanted[child] = true
 		}
-		n.release(ctx, b, b.Sentry())
+		n.settle(ctx, b, b.Sentry())
 	}
 	gone := map[string]bool{}
 	err := n.eachHeld(ctx, "", func(r held.Request) error {

@@ -283,7 +283,7 @@ func (n *Networks) Began(b *sandboxes.Instance, s *launch.Sentry, channel *os.Fi
 	defer cancel()
 	// What a promoted child holds is sent before the network of its parent is in force, which cuts the
 	// connections of programs that wait for the answers.
-	n.release(ctx, b, s)
+	n.settle(ctx, b, s)
 	if err := n.enforce(ctx, b.Record(), s, channel); err != nil {
 		n.cfg.Log.Error("put the network of a sandbox in force", "id", b.ID, "error", err)
 	}

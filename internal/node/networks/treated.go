@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/internal/network/ca"
 	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/held"
 	"ramet.dev/ramet/internal/network/host"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/secrets"
@@ -196,15 +197,23 @@ func (b Branch) treatment(t api.NetworkTreatment) api.NetworkTreatment {
 	return t
 }
 
-// release sends what promoted children of b, which runs in s, have held, and notes that it is sent.
-// What is not sent is tried again by the next daemon.
-func (n *Networks) release(ctx context.Context, b *sandboxes.Instance, s *launch.Sentry) {
+// settle drops what b, which runs in s, held and was rolled back, sends what promoted children of it have
+// held, and notes that this is done. What is not done is tried again by the next daemon.
+func (n *Networks) settle(ctx context.Context, b *sandboxes.Instance, s *launch.Sentry) {
 	rec := b.Record()
-	if s == nil || len(rec.Reach.Releases) == 0 {
+	pending := rec.Reach.Pending
+	if s == nil || pending.None() {
 		return
 	}
+	for i := range pending.Undone {
+		err := insist(ctx, n.host, func(c *control.Client) error { return c.DropUndone(ctx, (*held.Undone)(&pending.Undone[i])) })
+		if err != nil {
+			n.cfg.Log.Warn("drop the held requests that a rollback has undone", "sandbox", b.ID, "error", err)
+			return // before they are dropped nothing is sent
+		}
+	}
 	r, err := n.registration(rec, s)
-	for _, child := range rec.Reach.Releases {
+	for _, child := range pending.Releases {
 		if err == nil {
 			err = insist(ctx, n.host, func(c *control.Client) error { return c.ReleaseAll(ctx, child, &r) })
 		}
@@ -213,9 +222,9 @@ func (n *Networks) release(ctx context.Context, b *sandboxes.Instance, s *launch
 			return
 		}
 	}
-	b.Amend(func(now *sandboxes.Record) { now.Reach.Releases = nil })
+	b.Amend(func(now *sandboxes.Record) { now.Reach.Pending = reach.Pending{} })
 	if err := n.cfg.Store.Apply(ctx, storedOf(b)); err != nil {
-		n.cfg.Log.Error("note that held requests are sent", "sandbox", b.ID, "error", err)
+		n.cfg.Log.Error("note what became of held requests", "sandbox", b.ID, "error", err)
 	}
 }
 

@@ -5,6 +5,8 @@ package reach
 
 import (
 	"maps"
+	"slices"
+	"time"
 
 	"ramet.dev/ramet/api"
 )
@@ -30,8 +32,35 @@ type Kept struct {
 	Placeholders map[string]string `json:"placeholders,omitempty"`
 	// RecordGroup names the branches of a fork that see the same answers.
 	RecordGroup string `json:"record_group,omitempty"`
-	// Releases are children that were promoted whose held requests are still to be sent.
+	// Pending is what is still to become of held requests. Children and restored sandboxes do not have it.
+	Pending
+}
+
+// Pending is what was decided on held requests, and is still to be done.
+type Pending struct {
+	// Releases are children that were promoted whose held requests are to be sent.
 	Releases []string `json:"releases,omitempty"`
+	// Undone are rollbacks whose held requests are to be dropped. They come before Releases.
+	Undone []Undone `json:"undone,omitempty"`
+}
+
+// Undone is what a sandbox did whose state was replaced by one of before: from a moment on until another,
+// and what the run that ended with it did after that.
+type Undone struct {
+	Sandbox string    `json:"sandbox"`
+	Since   time.Time `json:"since,omitzero"` // zero undoes all
+	Until   time.Time `json:"until"`
+	Run     string    `json:"run,omitempty"` // key of its sentry
+}
+
+// None reports whether nothing is to be done.
+func (p *Pending) None() bool { return len(p.Releases) == 0 && len(p.Undone) == 0 }
+
+// Undo notes that the state of a sandbox is replaced, which may hold requests.
+func (k *Kept) Undo(u Undone) {
+	if len(k.Authority) > 0 {
+		k.Undone = append(slices.Clip(k.Undone), u)
+	}
 }
 
 // Inherit makes k that of a sandbox which goes on with the state of a child: its programs trust the
@@ -40,7 +69,8 @@ type Kept struct {
 func (k *Kept) Inherit(child *Kept, id string) {
 	if len(child.Authority) > 0 {
 		k.Authority, k.Certificate = child.Authority, child.Certificate
-		k.Releases = append(append([]string(nil), k.Releases...), id)
+		k.Releases = append(append(slices.Clip(k.Releases), child.Releases...), id)
+		k.Undone = append(slices.Clip(k.Undone), child.Undone...)
 	}
 	if len(child.Placeholders) > 0 {
 		had := k.Placeholders

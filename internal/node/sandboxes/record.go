@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/selfcontrol"
 	"ramet.dev/ramet/internal/node/spawn"
@@ -87,6 +88,16 @@ func (r *Record) Inherit(child *Record) {
 		}
 	}
 	r.Sandbox.Env = env
+}
+
+// Undo notes that what the sandbox did since a moment is replaced, in s if it runs: of its held requests
+// nothing is to become.
+func (r *Record) Undo(since time.Time, s *launch.Sentry) {
+	u := reach.Undone{Sandbox: r.Sandbox.ID, Since: since, Until: time.Now()}
+	if s != nil {
+		u.Run = s.Key()
+	}
+	r.Reach.Undo(u)
 }
 
 // Tenant returns whose the sandbox is. Records of versions without tenants are the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
@@ -90,6 +91,11 @@ func (w *Swapper) RollbackTo(ctx context.Context, b *sandboxes.Instance, s *snap
 	defer w.cfg.Freezes.Drop(f)
 	rec.Base = ""
 	snap := s.Record()
+	var since time.Time // of an ancestor's snapshot, which may be younger than b, the rollback undoes all
+	if snap.Snapshot.Sandbox == b.ID {
+		since = snap.Snapshot.CreatedAt
+	}
+	rec.Undo(since, b.Sentry())
 	from := trust.Frozen{Freeze: f, Source: &snap.Source, Certificate: snap.Reach.Certificate}
 	if err := w.Reload(ctx, b, rec, from, selfcontrol.AnswerTo(snap.Asked, selfcontrol.RestoredFrom(s.ID, s.Label())(&rec.Sandbox))); err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
@@ -175,6 +181,7 @@ func (w *Swapper) Promote(ctx context.Context, childRef string) (_ *api.Sandbox,
 		return nil, api.Errorf(api.CodeConflict, "the parent of %s, %s, is gone", child.ID, parentID)
 	}
 	was := child.Record()
+	rec.Undo(w.branchedAt(&was), parent.Sentry())
 	err = w.inherit(ctx, child, &was, &rec, sentry)
 	if err == nil {
 		err = spawn.Identify(ctx, sentry, rec.ForSentry())
@@ -190,6 +197,14 @@ func (w *Swapper) Promote(ctx context.Context, childRef string) (_ *api.Sandbox,
 	w.cfg.Sandboxes.Events.Publish(api.EventDestroyed, child, api.Event{})
 	w.cfg.Sandboxes.Events.PublishAs(api.EventPromoted, parent, &v, api.Event{Child: child.ID})
 	return &v, nil
+}
+
+// branchedAt returns when the state of a child parted from that of its parent.
+func (w *Swapper) branchedAt(child *sandboxes.Record) time.Time {
+	if s := w.cfg.Snapshots.Get(child.Sandbox.Snapshot); s != nil {
+		return s.View().CreatedAt
+	}
+	return child.Sandbox.CreatedAt // or before, if the snapshot is gone that it was restored from
 }
 
 // inherit completes the record of a parent that goes on with the state of a child, and has the programs
