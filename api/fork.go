@@ -4,7 +4,7 @@ package api
 type ForkRequest struct {
 	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"number of children; if absent, the number of names, or 1"`
 	Names     []string          `json:"names,omitempty" doc:"names of the children, one for each"`
-	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the children, instead of those of the parent"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the children, added to those of the parent"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
 	SecretEnv bool              `json:"secret_env,omitempty" doc:"commands in the children have the secret variables of the parent, too"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; absent members are the parent's, counted from now"`

@@ -45,7 +45,7 @@ type SnapshotDeletion struct {
 type RestoreRequest struct {
 	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"number of new sandboxes; if absent, the number of names, or 1"`
 	Names     []string          `json:"names,omitempty" doc:"names of the sandboxes, one for each"`
-	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the sandboxes, instead of those of the snapshot"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the sandboxes, added to those of the sandbox that the snapshot is of"`
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the sandboxes"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now"`
 	Network   *NetworkRequest   `json:"network,omitempty" doc:"what they may reach: what the sandbox that was frozen might if absent"`

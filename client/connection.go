@@ -86,6 +86,10 @@ func (c *connection) send(ctx context.Context, method, path string, query url.Va
 	if err != nil {
 		return nil, connectionError(ctx, err)
 	}
+	if err := checkInterface(resp.Header); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		return nil, problemOf(resp)
@@ -151,6 +155,7 @@ func problemOf(resp *http.Response) error {
 		}
 		return api.Errorf(api.CodeUnavailable, "call daemon: the answer %q is not one of a Ramet daemon", resp.Status)
 	}
+	explainSkew(&p, resp.Header)
 	return &p
 }
 

@@ -35,7 +35,7 @@ var arrows = []struct {
 	{"internal/tunnel", []string{"internal/peer"}, "bytes between two connections; what they are for is not its business"},
 	{"internal/observe/procfs", nil, "a measuring instrument must not depend on what it measures"},
 	{"internal/engine/idlepoll", []string{"api"}, "it is told that there is a request, not of what"},
-	{"internal/docgen", []string{"internal/server/rest"}, "it renders what the code says of itself"},
+	{"internal/docgen", []string{"internal/server/rest", "api"}, "it renders what the code says of itself"},
 	{"internal/polltest", nil, "waiting in tests"},
 	{"internal/archtest", nil, "it reads source text only"},
 

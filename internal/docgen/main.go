@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/rest"
 )
 
@@ -39,14 +40,11 @@ func write(root string) error {
 	return nil
 }
 
-// apiVersion is the version of the interface, which all of its paths begin with. A daemon
-// serves the document with its own version.
-const apiVersion = "v1"
-
-// generate returns the documents by their paths in the repository.
+// generate returns the documents by their paths in the repository. A daemon serves the OpenAPI
+// document with its own version instead of that of the interface.
 func generate() (map[string][]byte, error) {
 	var openapi bytes.Buffer
-	if err := json.Indent(&openapi, rest.Document(apiVersion), "", " "); err != nil {
+	if err := json.Indent(&openapi, rest.Document(api.InterfaceVersion), "", " "); err != nil {
 		return nil, fmt.Errorf("indent the OpenAPI document: %w", err)
 	}
 	openapi.WriteByte('\n')

@@ -39,6 +39,10 @@ operation names the scope that it needs: ` + "`read`" + `, ` + "`exec`" + ` or `
 
 A request with the header ` + "`Idempotency-Key`" + ` is done once: the same request with the same key gets the same answer for a
 day. Each POST, PATCH and DELETE takes it.
+
+Each answer has the version of the interface in the header ` + "`X-Ramet-Interface`" + `, as MAJOR.MINOR. MINOR grows when
+something is added: clients of a smaller one are served as before, should skip members and events that they do not know, and those
+of a larger one are told which route, member or parameter the daemon does not know. Another MAJOR is another interface.
 `
 
 // restPage renders an OpenAPI document for people.

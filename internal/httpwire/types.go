@@ -6,6 +6,10 @@ import "strings"
 // made by the server.
 const RequestIDHeader = "X-Request-Id"
 
+// InterfaceHeader carries the version of the interface in every answer of a daemon, so that clients
+// know it without a request of its own.
+const InterfaceHeader = "X-Ramet-Interface"
+
 // TokenHeader carries a token where Authorization is for a server in a sandbox.
 const TokenHeader = "X-Ramet-Token"
 

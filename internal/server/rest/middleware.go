@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
 
 	"ramet.dev/ramet/internal/server/rest/answer"
@@ -23,6 +25,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, id := answer.WithRequestID(r)
 	r, failure := answer.WithFailure(r)
 	w.Header().Set(httpwire.RequestIDHeader, id)
+	w.Header().Set(httpwire.InterfaceHeader, api.InterfaceVersion)
 	rw := &responseWriter{ResponseWriter: w}
 	defer a.logRequest(rw, r, time.Now(), failure)
 	defer a.recoverPanic(rw, r)
@@ -121,7 +124,12 @@ func plainMediaType(h http.Header) {
 }
 
 func noRoute(r *http.Request) error {
-	return api.NotFound("route", r.Method+" "+r.URL.Path)
+	err := api.NotFound("route", r.Method+" "+r.URL.Path)
+	version, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v"), "/")
+	if n, notNumber := strconv.ParseUint(version, 10, 16); notNumber == nil && strconv.FormatUint(n, 10) != api.InterfaceMajor(api.InterfaceVersion) {
+		return api.Errorf(api.CodeNotFound, "%w: this daemon has version %s of the interface, and not %d: use a client of the release of the daemon, or another daemon", err, api.InterfaceVersion, n)
+	}
+	return err
 }
 
 // recoverPanic answers with a problem, or ends the connection if the answer has

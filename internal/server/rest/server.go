@@ -89,7 +89,7 @@ func (a *API) Wait() { a.gate.Wait() }
 
 func (a *API) routeHealth() {
 	health := func(w http.ResponseWriter, r *http.Request) {
-		h, status := api.Health{Status: "ok", Version: a.version, PID: os.Getpid()}, http.StatusOK
+		h, status := api.Health{Status: "ok", Version: a.version, Interface: api.InterfaceVersion, PID: os.Getpid()}, http.StatusOK
 		if a.gate.Closed() && r.URL.Path == "/readyz" {
 			h.Status, status = "draining", http.StatusServiceUnavailable
 		}
