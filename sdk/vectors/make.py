@@ -18,6 +18,9 @@ SBX = "sbx_aaaaaaaaaaaaaaaa"
 EXEC = f"/v1/sandboxes/{SBX}/exec"
 RUN = f"/v1/sandboxes/{SBX}/run-code"
 FILES = f"/v1/sandboxes/{SBX}/files"
+INTERFACE = "X-Ramet-Interface"
+HELD = f"/v1/sandboxes/{SBX}/held"
+PUBLISHED = f"/v1/sandboxes/{SBX}/ports/published"
 FRAMES = "application/vnd.ramet.frames"
 
 
@@ -97,6 +100,11 @@ def sandbox(id_: str = SBX, state: str = "running", **more: Any) -> dict[str, An
         "created_at": "2026-11-25T12:00:00.123456789Z", "limits": {"cpus": 0, "memory_mib": 0, "disk_mib": 0, "pids": 0, "open_files": 0},
         "identity": {"sandbox_id": id_, "fork_index": 0, "hostname": "x", "machine_id": "0" * 32}, "isolation": {}, **more,
     }  # fmt: skip
+
+
+def held(id_: str, state: str) -> dict[str, Any]:
+    times = {"created_at": "2026-11-25T12:00:00Z", "changed_at": "2026-11-25T12:00:00Z"}
+    return {"id": id_, "sandbox": SBX, "name": "api.example.org", "port": 443, "tls": True, "method": "POST", "target": "/", "size": 0, "digest": "", "state": state, **times}
 
 
 def request(method: str, path: str, **more: Any) -> dict[str, Any]:
@@ -201,6 +209,7 @@ def changes() -> list[Any]:
     fork = request("POST", f"/v1/sandboxes/{SBX}/fork", headers={"idempotency-key": "*"}, body={"count": 2})
     kids = ["sbx_bbbbbbbbbbbbbbbb", "sbx_cccccccccccccccc"]
     forked = {"pause_ms": 1, "snapshot_ms": 2, "return_ms": 3}
+    secret = {"name": "KEY", "names": ["api.example.org"], "header": "Authorization", "created_at": "2026-11-25T12:00:00Z", "updated_at": "2026-11-25T12:00:00Z"}
     child_error = {"code": "out_of_memory", "detail": "no memory is left"}
     return [
         case("create", "limits and lifecycle in their units", ("create", {"image": "python", "name": "n", "memory": 512, "ttl": 60}),
@@ -222,6 +231,24 @@ def changes() -> list[Any]:
         case("a member that the daemon does not know", "it is older than the SDK", ("create", {"image": "python"}), [exchange(create, problem(400, "invalid_argument", "body.novelty: unexpected property", field="novelty"))],
              error("InvalidRequest", "invalid_argument", field="novelty", remedy="older")),
         case("a route that the daemon does not know", "it is older than the SDK", ("fork", {"n": 2}), [exchange(fork, problem(404, "not_found", 'no route "POST /v1/x"'))], error("InvalidRequest", "not_found", remedy="older")),
+        case("a newer daemon", "members that the SDK does not know are no errors", ("create", {"image": "python"}), [exchange(create, answer(sandbox(novelty=[1]), "201 Created", "application/json", f"{INTERFACE}: 1.999"))],
+             {"result": {"id": SBX, "state": "running"}}),
+        case("another interface", "whatever the daemon answers", ("create", {"image": "python"}), [exchange(create, answer({"id": 1}, "201 Created", "application/json", f"{INTERFACE}: 2.0"))],
+             error("VersionMismatch", "unsupported", detail="2.0", remedy="release")),
+        case("another interface with other problems", "its errors are not looked at", ("info", {}), [exchange(request("GET", f"/v1/sandboxes/{SBX}"), answer({"error": "?"}, "404 Not Found", "application/json", f"{INTERFACE}: 0.9"))],
+             error("VersionMismatch", "unsupported", detail="0.9")),
+        case("a route that a newer daemon does not know", "it is not older", ("fork", {"n": 2}), [exchange(fork, problem(404, "not_found", 'no route "POST /v1/x"', f"{INTERFACE}: 1.999"))], error("NotFound", "not_found", detail="no route")),
+        case("a fork that holds writes", "children have the secret variables, too", ("fork", {"n": 2, "hold": True, "record": True, "secret_env": True}), [exchange(request("POST", f"/v1/sandboxes/{SBX}/fork", body={"count": 2, "hold": "writes", "record": True, "secret_env": True}), answer({**forked, "children": [{"sandbox": sandbox(k)} for k in kids]}))], {"result": {"children": kids}}),
+        case("held requests", "with their states", ("held", {}), [exchange(request("GET", HELD), answer({"items": [held("h1", "waiting"), held("h2", "unknown")]}))], {"result": {"ids": ["h1", "h2"], "states": ["waiting", "unknown"]}}),
+        case("a release of all", "the body says nothing of which", ("release", {}), [exchange(request("POST", f"{HELD}/release", headers={"idempotency-key": "*"}, body={}), answer({"items": [held("h1", "sent")]}))], {"result": {"ids": ["h1"], "states": ["sent"]}}),
+        case("a release of one again", "that may have been sent already", ("release", {"id": "h2", "again": True}), [exchange(request("POST", f"{HELD}/release", body={"id": "h2", "again": True}), answer({"items": [held("h2", "sent")]}))], {"result": {"ids": ["h2"], "states": ["sent"]}}),
+        case("a drop", "of one request", ("drop", {"id": "h1"}), [exchange(request("POST", f"{HELD}/drop", body={"id": "h1"}), answer({"items": [held("h1", "dropped")]}))], {"result": {"ids": ["h1"], "states": ["dropped"]}}),
+        case("secrets", "without values", ("secrets", {}), [exchange(request("GET", "/v1/secrets"), answer({"items": [secret]}))], {"result": {"names": ["KEY"]}}),
+        case("a secret is set", "its value goes to the daemon only", ("set_secret", {"name": "KEY", "value": "v", "names": ["api.example.org"], "header": "Authorization", "methods": ["GET"]}),
+             [exchange(request("PUT", "/v1/secrets/KEY", body={"value": "v", "names": ["api.example.org"], "header": "Authorization", "methods": ["GET"]}), answer(secret))], {"result": {"name": "KEY"}}),
+        case("a published port", "with a token", ("publish", {"port": 80, "host_port": 8080, "token": "t" * 16}), [exchange(request("POST", PUBLISHED, body={"port": 80, "host_port": 8080, "token": "t" * 16}), answer({"port": 80, "address": "127.0.0.1", "host_port": 8080, "protected": True, "connections": 0}, "201 Created"))],
+             {"result": {"host_port": 8080, "protected": True}}),
+        case("a port is published no more", "no body", ("unpublish", {"host_port": 8080}), [exchange(request("DELETE", f"{PUBLISHED}/8080"), b"HTTP/1.1 204 No Content\r\n\r\n")], {"result": None}),
         case("a wrong state", "409", ("merge", {"from": ["b"]}), [exchange(request("POST", f"/v1/sandboxes/{SBX}/merge", body="*"), problem(409, "wrong_state", "it is paused"))], error("Conflict", "wrong_state")),
     ]  # fmt: skip
 

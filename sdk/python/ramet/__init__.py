@@ -26,6 +26,7 @@ from ._errors import RametError as RametError
 from ._errors import SandboxGone as SandboxGone
 from ._errors import Timeout as Timeout
 from ._errors import Unavailable as Unavailable
+from ._errors import VersionMismatch as VersionMismatch
 
 if TYPE_CHECKING:
     from ._async._client import AsyncClient as AsyncClient
@@ -38,15 +39,20 @@ if TYPE_CHECKING:
     from ._async._sandbox import AsyncSandbox as AsyncSandbox
     from ._async._sandbox import AsyncSandboxes as AsyncSandboxes
     from ._async._sandbox import AsyncSnapshot as AsyncSnapshot
+    from ._async._secrets import AsyncHeld as AsyncHeld
+    from ._async._secrets import AsyncSecrets as AsyncSecrets
     from ._models import Diff as Diff
     from ._models import Event as Event
     from ._models import FileInfo as FileInfo
     from ._models import Health as Health
+    from ._models import HeldRequest as HeldRequest
     from ._models import Image as Image
     from ._models import MergeResult as MergeResult
     from ._models import ProcessInfo as ProcessInfo
     from ._models import Progress as Progress
+    from ._models import PublishedPort as PublishedPort
     from ._models import SandboxInfo as SandboxInfo
+    from ._models import Secret as Secret
     from ._models import SnapshotInfo as SnapshotInfo
     from ._models import Stats as Stats
     from ._models import Step as Step
@@ -61,6 +67,8 @@ if TYPE_CHECKING:
     from ._sync._sandbox import Sandbox as Sandbox
     from ._sync._sandbox import Sandboxes as Sandboxes
     from ._sync._sandbox import Snapshot as Snapshot
+    from ._sync._secrets import Held as Held
+    from ._sync._secrets import Secrets as Secrets
     from ._types import CellError as CellError
     from ._types import Chunk as Chunk
     from ._types import Execution as Execution
@@ -77,10 +85,11 @@ _LAZY = {
     "_ports": ("Port",),
     "_processes": ("Process", "Terminal"),
     "_sandbox": ("Sandbox", "Sandboxes", "Snapshot"),
+    "_secrets": ("Held", "Secrets"),
 }
 _MODELS = (
-    "Diff", "Event", "FileInfo", "Health", "Image", "MergeResult", "ProcessInfo", "Progress", "SandboxInfo",
-    "SnapshotInfo", "Stats", "Step", "Tree",
+    "Diff", "Event", "FileInfo", "Health", "HeldRequest", "Image", "MergeResult", "ProcessInfo", "Progress",
+    "PublishedPort", "SandboxInfo", "Secret", "SnapshotInfo", "Stats", "Step", "Tree",
 )  # fmt: skip
 _TYPES = ("CellError", "Chunk", "Execution", "Result", "Rich")
 
@@ -93,14 +102,21 @@ _WHERE = {
 
 _ERRORS = [
     "CodeError", "CommandError", "Conflict", "ForkError", "InvalidRequest", "LimitExceeded", "NotFound",
-    "PermissionDenied", "RametError", "SandboxGone", "Timeout", "Unavailable",
+    "PermissionDenied", "RametError", "SandboxGone", "Timeout", "Unavailable", "VersionMismatch",
 ]  # fmt: skip
 
 __all__ = sorted([*_WHERE, *_ERRORS, "connect", "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def connect(host: Optional[str] = None, token: Optional[str] = None, *, ca: Optional[str] = None) -> "Client":
-    """Return a client of a daemon: of RAMET_HOST, or of the user's own on this machine, by default.
+def connect(
+    host: Optional[str] = None,
+    token: Optional[str] = None,
+    *,
+    ca: Optional[str] = None,
+    owner: Optional[str] = None,
+    lease: Optional[float] = None,
+) -> "Client":
+    """Return a client of a daemon: of RAMET_HOST, or of the user's own on this machine, by default. See Client.
 
     >>> import ramet
     >>> with ramet.connect() as client:
@@ -109,7 +125,7 @@ def connect(host: Optional[str] = None, token: Optional[str] = None, *, ca: Opti
     """
     from ._sync._client import Client
 
-    return Client(host, token, ca=ca)
+    return Client(host, token, ca=ca, owner=owner, lease=lease)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -97,6 +97,10 @@ class Timeout(RametError):
     """What the cell wrote and showed until then."""
 
 
+class VersionMismatch(RametError):
+    """The daemon has another version of the interface than this SDK: they do not understand each other."""
+
+
 class CommandError(RametError):
     """A command with `check=True` failed."""
 
@@ -156,25 +160,51 @@ def remedy_of(code: str, detail: str) -> Optional[str]:
     missing = _NO_IMAGE.search(detail)
     if code == "not_found" and missing:
         return f"build one with client.images.build({missing[1]!r}), or see client.images.list()"
-    if _SKEW.search(detail):
-        return "the daemon is older than this SDK, and does not know it: replace the daemon, or use the SDK of its version"
     return _REMEDIES.get(code)
 
 
-def error_of(problem: Mapping[str, Any]) -> RametError:
-    """Return the error that a problem document, or the error of a child, says."""
+def check_interface(theirs: str) -> None:
+    """Raise an error if a daemon's version of the interface is none that this SDK understands."""
+    from ._models import INTERFACE
+
+    if theirs and theirs.partition(".")[0] != INTERFACE.partition(".")[0]:
+        raise VersionMismatch(
+            f"the daemon has version {theirs[:20]} of the interface, and this SDK {INTERFACE}",
+            code="unsupported",
+            remedy="use the SDK of the daemon's release, or another daemon",
+        )
+
+
+def is_older(theirs: str) -> bool:
+    """Report whether a daemon's version of the interface, or none, is older than that of this SDK."""
+    from ._models import INTERFACE
+
+    try:
+        return [int(part) for part in theirs.split(".")] < [int(part) for part in INTERFACE.split(".")]
+    except ValueError:
+        return True
+
+
+def error_of(problem: Mapping[str, Any], interface: Optional[str] = None) -> RametError:
+    """Return the error that a problem document, or the error of a child, says.
+
+    interface is the version of the interface that the daemon tells, if it answered the request itself.
+    """
     from ._models import Exceeded
 
     code = str(problem.get("code") or "internal")
     exceeded = problem.get("exceeded")
     detail = str(problem.get("detail") or problem.get("title") or code)
     kind = _CLASSES.get(code, RametError)
-    if kind is NotFound and _SKEW.search(detail):  # a file that is looked for may well exist
-        kind = InvalidRequest
+    remedy = None
+    if interface is not None and kind in (NotFound, InvalidRequest) and _SKEW.search(detail) and is_older(interface):
+        kind = InvalidRequest  # a thing that is looked for may well exist
+        remedy = "the daemon is older than this SDK, and does not know it: replace the daemon, or use the SDK of its version"
     return kind(
         detail,
         code=code,
         field=problem.get("field") or None,
+        remedy=remedy,
         status=int(problem.get("status") or 0),
         request_id=problem.get("request_id"),
         exceeded=Exceeded(exceeded) if exceeded else None,

@@ -11,6 +11,9 @@ from typing import Any, ClassVar, Dict, List, Optional
 from ._model import Model
 from ._views import DiffView, MergeView, TreeView
 
+INTERFACE = "1.0"
+"""The version of the REST interface that this SDK knows."""
+
 __all__ = [
     "AutoCheckpoint",
     "BisectResult",
@@ -29,6 +32,7 @@ __all__ = [
     "FileInfo",
     "ForkResult",
     "Health",
+    "HeldRequest",
     "HookResult",
     "Identity",
     "Image",
@@ -60,10 +64,12 @@ __all__ = [
     "ProcessInfo",
     "Progress",
     "Pruned",
+    "PublishedPort",
     "Reseed",
     "SandboxInfo",
     "SandboxNetwork",
     "SearchResult",
+    "Secret",
     "SelfControl",
     "SnapshotInfo",
     "Stats",
@@ -846,12 +852,53 @@ class ForkResult(Model):
 class Health(Model):
     """The type Health of the REST interface."""
 
+    interface: str
+    """Version of this interface: MAJOR.MINOR. MINOR is raised by additions; clients of another
+    MAJOR do not understand the daemon.
+    """
     pid: int
     """Process id of the daemon."""
     status: str
     """Ok, or draining while the daemon ends."""
     version: str
     """Version of the daemon."""
+
+
+class HeldRequest(Model):
+    """The type HeldRequest of the REST interface."""
+
+    changed_at: datetime
+    """When its state changed last."""
+    created_at: datetime
+    """When it came."""
+    digest: str
+    """SHA-256 of its body, in hexadecimal."""
+    id: str
+    """Id of the request."""
+    method: str
+    """Method of the request."""
+    name: str
+    """Name of the server."""
+    note: Optional[str] = None
+    """Why it was not sent, or is unknown."""
+    port: int
+    """Port of the server."""
+    sandbox: str
+    """Id of the sandbox."""
+    size: int
+    """Bytes of its body."""
+    state: str
+    """Where it stands; unknown: it may have been sent, and is only sent again if that is asked
+    for.
+    """
+    status: Optional[int] = None
+    """Status of the answer, if it was sent."""
+    target: str
+    """Path of the request, with its query."""
+    tls: bool
+    """The server is spoken to over TLS."""
+
+    _times = ("changed_at", "created_at",)
 
 
 class Image(Model):
@@ -1145,6 +1192,31 @@ class Progress(Model):
     """Amount of work in all; 0 if unknown."""
 
 
+class PublishedPort(Model):
+    """The type PublishedPort of the REST interface."""
+
+    accepted: int
+    """Connections that were accepted since the daemon started."""
+    address: str
+    """IP address of the host."""
+    connections: int
+    """Open connections."""
+    error: Optional[str] = None
+    """Why the daemon does not listen at present; it tries again by itself."""
+    host_port: int
+    """TCP port of the host."""
+    last_used_at: Optional[datetime] = None
+    """When the last connection was accepted; absent if none was since the daemon started."""
+    port: int
+    """TCP port in the sandbox."""
+    protected: bool
+    """Requests must carry a token."""
+    refused: int
+    """Requests without the token since the daemon started."""
+
+    _times = ("last_used_at",)
+
+
 class NetworkBound(Model):
     """The type NetworkBound of the REST interface."""
 
@@ -1247,6 +1319,30 @@ class SearchResult(Model):
 
     _nested: ClassVar[Any] = {"matches": ("list", Match)}
     _lists = ("matches",)
+
+
+class Secret(Model):
+    """The type Secret of the REST interface."""
+
+    created_at: datetime
+    """When it was made."""
+    header: str
+    """Header that it is put into."""
+    methods: List[str]
+    """Methods of requests; all if there are none."""
+    name: str
+    """Name of the secret."""
+    names: List[str]
+    """Names of servers, without wildcards."""
+    paths: List[str]
+    """Paths of requests; a * at the end stands for any rest; all if there are none."""
+    plain: bool = False
+    """Also into requests without TLS."""
+    updated_at: datetime
+    """When it was replaced last."""
+
+    _times = ("created_at", "updated_at",)
+    _lists = ("methods", "names", "paths",)
 
 
 class SnapshotInfo(Model):

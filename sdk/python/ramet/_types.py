@@ -331,11 +331,16 @@ def command_of(command: Command) -> Dict[str, Any]:
     return {"argv": argv}
 
 
+def seconds_of(time: Seconds) -> float:
+    """Return a time as a number."""
+    return time.total_seconds() if isinstance(time, timedelta) else float(time)
+
+
 def milliseconds(seconds: Optional[Seconds], name: str) -> Optional[int]:
     """Return a time as the daemon takes it."""
     if seconds is None:
         return None
-    value = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
+    value = seconds_of(seconds)
     if not 0 <= value < 3.2e8:
         raise invalid(name, f"{value:g} s is not a time from 0 to ten years")
     return max(1, round(value * 1000)) if value else 0
@@ -377,12 +382,22 @@ def network_of(network: Optional[Network], secrets: Optional[Mapping[str, str]] 
     return document
 
 
-def lifecycle_of(ttl: Optional[Seconds], idle_timeout: Optional[Seconds], idle_action: Optional[str]) -> Optional[Dict[str, Any]]:
+def lifecycle_of(
+    ttl: Optional[Seconds],
+    idle_timeout: Optional[Seconds],
+    idle_action: Optional[str],
+    auto_wake: Optional[bool] = None,
+    keep_snapshots: Optional[int] = None,
+    snapshot_max_age: Optional[Seconds] = None,
+) -> Optional[Dict[str, Any]]:
     """Return when a sandbox ends or rests by itself."""
     return present(
         ttl_ms=milliseconds(ttl, "ttl"),
         idle_timeout_ms=milliseconds(idle_timeout, "idle_timeout"),
         idle_action=idle_action,
+        auto_wake=auto_wake,
+        keep_snapshots=keep_snapshots,
+        snapshot_max_age_ms=milliseconds(snapshot_max_age, "snapshot_max_age"),
     ) or None
 
 

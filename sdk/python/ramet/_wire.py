@@ -32,7 +32,7 @@ def broken(detail: str) -> Unavailable:
     return Unavailable(detail, code="unavailable")
 
 
-def problem_of(status: int, content_type: str, body: bytes) -> RametError:
+def problem_of(status: int, content_type: str, body: bytes, interface: Optional[str] = None) -> RametError:
     """Return the error that a response of failure says."""
     if content_type.partition(";")[0].strip() == PROBLEM:
         try:
@@ -40,7 +40,7 @@ def problem_of(status: int, content_type: str, body: bytes) -> RametError:
         except ValueError:
             problem = None
         if isinstance(problem, dict) and problem.get("code"):
-            return error_of({"status": status, **problem})
+            return error_of({"status": status, **problem}, interface)
     if status == 400 and b"HTTPS" in body:  # the answer of a TLS server to a request without TLS
         return broken("call daemon: there is TLS at that port: try https instead of http")
     error = broken(f"call daemon: the answer with status {status} is not one of a Ramet daemon")

@@ -77,6 +77,18 @@ async def perform(sandbox: Any, operation: str, arguments: Dict[str, Any]) -> An
         return {"id": info.id, "state": info.state}
     if operation == "fork":
         return {"children": [child.id for child in await settle(sandbox.fork(**arguments))]}
+    if operation in ("held", "release", "drop"):
+        requests = await settle(getattr(sandbox.held, "list" if operation == "held" else operation)(**arguments))
+        return {"ids": [one.id for one in requests], "states": [one.state for one in requests]}
+    if operation == "secrets":
+        return {"names": [one.name for one in await settle(sandbox.client.secrets.list())]}
+    if operation == "set_secret":
+        return {"name": (await settle(sandbox.client.secrets.set(**arguments))).name}
+    if operation == "publish":
+        published = await settle(sandbox.port(arguments["port"]).publish(arguments["host_port"], token=arguments["token"]))
+        return {"host_port": published.host_port, "protected": published.protected}
+    if operation == "unpublish":
+        return await settle(sandbox.unpublish(**arguments))
     if operation == "destroy":
         return await settle(sandbox.destroy())
     if operation == "merge":

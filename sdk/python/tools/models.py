@@ -23,9 +23,9 @@ TARGET = HERE.parent / "ramet" / "_models.py"
 # The types that methods return; those that they refer to come along.
 ROOTS = [
     "BisectResult", "Context", "Diff", "Event", "ExtractResult", "FileEvents", "FileInfo",
-    "ForkResult", "Health", "Image", "MergeResult", "Port", "PortSession", "Process",
-    "Progress", "SandboxNetwork", "NetworkLogEntry", "NetworkTestResult", "NetworkProfile",
-    "Pruned", "Sandbox", "SearchResult", "Snapshot", "Stats", "Step", "TreeNode",
+    "ForkResult", "Health", "HeldRequest", "Image", "MergeResult", "Port", "PortSession", "Process",
+    "Progress", "PublishedPort", "SandboxNetwork", "NetworkLogEntry", "NetworkTestResult", "NetworkProfile",
+    "Pruned", "Sandbox", "SearchResult", "Secret", "Snapshot", "Stats", "Step", "TreeNode",
 ]  # fmt: skip
 
 # Names that would be those of classes with methods.
@@ -177,18 +177,22 @@ from typing import Any, ClassVar, Dict, List, Optional
 
 from ._model import Model
 from ._views import DiffView, MergeView, TreeView
+
+INTERFACE = "{version}"
+"""The version of the REST interface that this SDK knows."""
 '''
 
 
 def generate() -> str:
-    schemas = json.loads(OPENAPI.read_text())["components"]["schemas"]
+    document = json.loads(OPENAPI.read_text())
+    schemas = document["components"]["schemas"]
     generator = Generator(schemas)
     for root in ROOTS:
         generator.visit(root)
     classes = [generator.write(name) for name in generator.order]
     names = sorted(NAMES.get(name, name) for name in generator.order)
     listed = "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]"
-    return "\n\n".join([HEADER + "\n" + listed, *("\n" + c for c in classes)]).replace("\n\n\n\n", "\n\n\n") + "\n"
+    return "\n\n".join([HEADER.replace("{version}", document["info"]["version"]) + "\n" + listed, *("\n" + c for c in classes)]).replace("\n\n\n\n", "\n\n\n") + "\n"
 
 
 def main() -> int:

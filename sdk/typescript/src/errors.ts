@@ -1,4 +1,5 @@
 import type { components } from './generated/openapi.js'
+import { interfaceVersion } from './generated/openapi.js'
 import { version } from './version.js'
 
 /** The kind of an error, for programs; none is ever renamed. The last two are those of calls with `check`. */
@@ -61,6 +62,9 @@ export class InvalidRequest extends RametError {}
 /** The daemon, or something that it needs, cannot be reached. */
 export class Unavailable extends RametError {}
 
+/** The daemon has another version of the interface than this package: they do not understand each other. */
+export class VersionMismatch extends RametError {}
+
 /** A deadline passed. If it was that of a command, `result` has its output until then. */
 export class Timeout extends RametError {
   /** The command or cell that was ended, with its output until then. */
@@ -121,8 +125,25 @@ export interface Problem {
 // What a daemon says about a route, member or parameter that it does not know.
 const unknown = /^no route "|: unexpected property$|^there is no query parameter /
 
-/** Returns the error that a problem document shows, of the class of its code unless another is given. */
-export function errorOf(problem: Problem, kind?: new (detail: string, details: ErrorDetails) => RametError): RametError {
+/** Returns an error if a daemon's version of the interface is none that this package understands. */
+export function mismatchOf(theirs: string | undefined): VersionMismatch | undefined {
+  if (!theirs || theirs.split('.')[0] === interfaceVersion.split('.')[0]) return undefined
+  const detail = `the daemon has version ${theirs.slice(0, 20)} of the interface, and this package ${interfaceVersion}`
+  return new VersionMismatch(detail, { code: 'unsupported', remedy: "use the package of the daemon's release, or another daemon" })
+}
+
+/** Reports whether a daemon's version of the interface, or none, is older than that of this package. */
+function isOlder(theirs: string): boolean {
+  const [a, b] = [theirs.split('.').map(Number), interfaceVersion.split('.').map(Number)]
+  const at = b.findIndex((part, i) => part !== a[i])
+  return at >= 0 && !((a[at] as number) > (b[at] as number))
+}
+
+/**
+ * Returns the error that a problem document shows, of the class of its code unless another is given. `theirs` is the
+ * version of the interface that the daemon tells, empty if it tells none; absent if it did not answer the request itself.
+ */
+export function errorOf(problem: Problem, kind?: new (detail: string, details: ErrorDetails) => RametError, theirs?: string): RametError {
   const details: ErrorDetails = {
     code: problem.code,
     field: problem.field,
@@ -130,7 +151,7 @@ export function errorOf(problem: Problem, kind?: new (detail: string, details: E
     requestId: problem.request_id,
     exceeded: exceededOf(problem.exceeded),
   }
-  if ((problem.code === 'not_found' || problem.code === 'invalid_argument') && unknown.test(problem.detail)) {
+  if (theirs !== undefined && (problem.code === 'not_found' || problem.code === 'invalid_argument') && unknown.test(problem.detail) && isOlder(theirs)) {
     const remedy = `the daemon does not know what this version of the package, ${version}, asks for: it is older, and has to be updated`
     return new InvalidRequest(problem.detail, { ...details, remedy })
   }

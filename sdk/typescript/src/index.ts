@@ -10,7 +10,7 @@ export type { KeptOutput, OutputOptions, PtyOptions, SignalOptions, StartOptions
 export { CodeError, Context, Contexts, RichResult } from './code.js'
 export type { ContextOptions, Execution, ExecutionError, Language, RunCodeOptions } from './code.js'
 export { Files, type FileOptions, type ListOptions, type SearchOptions, type WatchOptions, type WriteOptions } from './files.js'
-export { Port, type Forward, type PortOptions } from './ports.js'
+export { Port, type Forward, type PortOptions, type PublishedPort, type PublishOptions } from './ports.js'
 export { Images, type MakeImageOptions } from './images.js'
 export { Network } from './network.js'
 export type { NetworkLogEntry, NetworkOption, NetworkProfile, NetworkRequest, NetworkTestResult, SandboxNetwork, Secrets } from './network.js'
@@ -18,6 +18,7 @@ export { Held, SecretStore, type HeldRequest, type Secret, type SecretOptions } 
 export { drawTree } from './tree.js'
 export {
   CommandError, Conflict, ForkError, InvalidRequest, LimitExceeded, NotFound, PermissionDenied, RametError, SandboxGone, Timeout, Unavailable,
+  VersionMismatch,
 } from './errors.js'
 export type { Code, Exceeded } from './errors.js'
 export type { CallOptions, ChangeOptions } from './transport.js'

@@ -41,6 +41,11 @@ export function networkBody(network: NetworkOption | undefined, secrets: Secrets
   return { ...document, rules }
 }
 
+/** @internal Returns which requests wait: true stands for those that change something. */
+export function holdOf(hold: boolean | 'writes' | undefined): 'writes' | undefined {
+  return hold === true ? 'writes' : hold || undefined
+}
+
 /** The network of a sandbox. */
 export class Network {
   /** @internal */

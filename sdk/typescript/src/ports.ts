@@ -1,8 +1,21 @@
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { InvalidRequest, Timeout, Unavailable } from './errors.js'
+import type { components } from './generated/openapi.js'
 import type { PortInfo } from './models.js'
-import { segment, type CallOptions, type Request, type Transport } from './transport.js'
+import { segment, type CallOptions, type ChangeOptions, type Request, type Transport } from './transport.js'
+
+/** A port of the daemon's host that leads to one of a sandbox. */
+export type PublishedPort = components['schemas']['PublishedPort']
+
+export interface PublishOptions extends ChangeOptions {
+  /** Port of the daemon's host; any free one if absent. */
+  hostPort?: number | undefined
+  /** Address of the daemon's host; 127.0.0.1 if absent. */
+  address?: string | undefined
+  /** Requests must carry it, as `Authorization: Bearer`; the port speaks HTTP only then. 16 to 256 characters. */
+  token?: string | undefined
+}
 
 export interface PortOptions extends CallOptions {
   /** Milliseconds to wait until a process listens. */
@@ -90,6 +103,20 @@ export class Port implements AsyncDisposable {
       await closed
     }
     return { host, port: bound, url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}`, close, [Symbol.asyncDispose]: close }
+  }
+
+  /** Lets a port of the daemon's host lead to it, until `Sandbox.unpublish` or the end of the sandbox. */
+  async publish(options: PublishOptions = {}): Promise<PublishedPort> {
+    const { hostPort, address, token, signal, idempotencyKey } = options
+    return this.transport.call<PublishedPort>({
+      method: 'POST',
+      path: `/v1/sandboxes/${segment(this.sandbox)}/ports/published`,
+      json: { port: this.port, host_port: hostPort, address, token },
+      signal,
+      idempotencyKey,
+      repeatable: true,
+      sandbox: this.sandbox,
+    })
   }
 
   /** A URL of this machine that leads to it, until `close`. */

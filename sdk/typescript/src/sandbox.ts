@@ -10,8 +10,8 @@ import type { components } from './generated/openapi.js'
 import type {
   BisectResult, Diff, EventKind, MergeResult, MergeStrategy, PortInfo, SandboxEvent, SandboxInfo, SandboxState, Stats, Step, TreeNode,
 } from './models.js'
-import { Network, networkBody, type NetworkOption } from './network.js'
-import { Port } from './ports.js'
+import { holdOf, Network, networkBody, type NetworkOption } from './network.js'
+import { Port, type PublishedPort } from './ports.js'
 import { Processes, type Attachment, type Process, type PtyOptions, type StartOptions } from './processes.js'
 import { Held } from './secrets.js'
 import { sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
@@ -35,10 +35,14 @@ export interface ForkOptions extends ChangeOptions, Lifetime {
   env?: Record<string, string> | undefined
   /** Commands in the children have the secret variables of the parent, too. */
   secretEnv?: boolean | undefined
-  /** Labels of the children, instead of those of the parent. */
+  /** Labels of the children, added to those of the parent. */
   metadata?: Record<string, string> | undefined
   /** The parent's if absent. */
   network?: NetworkOption | undefined
+  /** `'writes'`, or true: requests that change something (all but GET, HEAD and OPTIONS) wait until a child is promoted or they are released: see `held`. */
+  hold?: boolean | 'writes' | undefined
+  /** The children are answered alike: what the first one was answered is the answer to others that ask the same. */
+  record?: boolean | undefined
   /** False: return as soon as the parent goes on; requests to a child wait until it runs. */
   wait?: boolean | undefined
   /** Milliseconds for each child; 30000 if absent. */
@@ -210,9 +214,9 @@ export class Sandbox implements AsyncDisposable {
   /** Makes children that have all of this running sandbox: files, memory and processes. */
   async fork(options: number | ForkOptions = {}, more: ForkOptions = {}): Promise<Sandboxes> {
     const o: ForkOptions = typeof options === 'number' ? { ...more, count: options } : options
-    const { names, env, metadata, wait, require } = o
+    const { names, env, metadata, wait, require, record } = o
     const body = {
-      count: o.count ?? names?.length, names, env, secret_env: o.secretEnv, metadata, wait, require,
+      count: o.count ?? names?.length, names, env, secret_env: o.secretEnv, metadata, wait, require, record, hold: holdOf(o.hold),
       timeout_ms: o.timeout, network: networkBody(o.network), lifecycle: lifecycleBody(o),
     }
     const answer = await this.transport.call<components['schemas']['ForkResult']>(this.request('POST', '/fork', o, body))
@@ -313,6 +317,16 @@ export class Sandbox implements AsyncDisposable {
   /** Lists the ports on which processes listen. */
   async ports(options: CallOptions = {}): Promise<PortInfo[]> {
     return (await this.transport.call<{ items: PortInfo[] }>(this.request('GET', '/ports', options))).items
+  }
+
+  /** Lists the ports of the daemon's host that lead to it: see `Port.publish`. */
+  async publishedPorts(options: CallOptions = {}): Promise<PublishedPort[]> {
+    return (await this.transport.call<{ items: PublishedPort[] }>(this.request('GET', '/ports/published', options))).items
+  }
+
+  /** Ends a port of the daemon's host, with its connections. */
+  async unpublish(hostPort: number, options: ChangeOptions = {}): Promise<void> {
+    await this.transport.call(this.request('DELETE', `/ports/published/${segment(String(hostPort))}`, options))
   }
 
   /** The lineage below it. */

@@ -4,7 +4,7 @@ import type { SnapshotInfo, SnapshotState } from './models.js'
 import type { Client } from './client.js'
 import { lifecycleBody, type Lifetime } from './create.js'
 import type { NetworkOption } from './network.js'
-import { networkBody } from './network.js'
+import { holdOf, networkBody } from './network.js'
 import { Sandbox } from './sandbox.js'
 import { segment, type ChangeOptions, type Request } from './transport.js'
 
@@ -15,6 +15,10 @@ export interface RestoreOptions extends ChangeOptions, Lifetime {
   env?: Record<string, string> | undefined
   metadata?: Record<string, string> | undefined
   network?: NetworkOption | undefined
+  /** `'writes'`, or true: requests that change something wait, as with a fork. */
+  hold?: boolean | 'writes' | undefined
+  /** The sandboxes are answered alike, as with a fork. */
+  record?: boolean | undefined
   require?: readonly 'fresh-randomness'[] | undefined
   /** Return the sandboxes that could be made, also if some could not; else that is a ForkError. */
   partial?: boolean | undefined
@@ -115,6 +119,6 @@ export class Snapshot {
 
 /** @internal */
 export function restoreBody(o: RestoreOptions): Record<string, unknown> {
-  const { count, names, env, metadata, require } = o
-  return { count, names, env, metadata, require, network: networkBody(o.network), lifecycle: lifecycleBody(o) }
+  const { count, names, env, metadata, require, record } = o
+  return { count, names, env, metadata, require, record, hold: holdOf(o.hold), network: networkBody(o.network), lifecycle: lifecycleBody(o) }
 }

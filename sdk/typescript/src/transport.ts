@@ -4,7 +4,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { resolveAddress, startDaemon, type Address, type ConnectOptions } from './address.js'
-import { errorOf, InvalidRequest, RametError, SandboxGone, Unavailable, type Problem } from './errors.js'
+import { errorOf, InvalidRequest, mismatchOf, RametError, SandboxGone, Unavailable, type Problem } from './errors.js'
 import { fromWire } from './models.js'
 import { BrokenOff, Malformed, readEvents, type WireEvent } from './wire.js'
 import { version } from './version.js'
@@ -281,6 +281,8 @@ export class Transport {
       outgoing.once('response', (response) => {
         answer = response
         response.once('close', ended)
+        const mismatch = mismatchOf(interfaceOf(response))
+        if (mismatch) return fail(mismatch)
         if ((response.statusCode ?? 0) >= 300) {
           problemOf(response, request.sandbox).then(reject, reject)
           return
@@ -495,6 +497,11 @@ function fromHere(error: unknown, below: (...args: never[]) => unknown): unknown
   return error
 }
 
+/** Returns the version of the interface that a daemon tells, which is empty if it tells none. */
+function interfaceOf(answer: IncomingMessage): string {
+  return String(answer.headers['x-ramet-interface'] ?? '')
+}
+
 /** Returns the error that is in an answer of failure. One without a problem document was not sent by a daemon. */
 async function problemOf(answer: IncomingMessage, sandbox: string | undefined): Promise<RametError> {
   const parts: Buffer[] = []
@@ -514,7 +521,7 @@ async function problemOf(answer: IncomingMessage, sandbox: string | undefined): 
       const doc = JSON.parse(text) as Problem
       if (typeof doc.code === 'string') {
         const gone = doc.code === 'not_found' && sandbox !== undefined && doc.detail === `no sandbox "${sandbox}"`
-        const error = errorOf({ ...doc, status: answer.statusCode ?? 0 }, gone ? SandboxGone : undefined)
+        const error = errorOf({ ...doc, status: answer.statusCode ?? 0 }, gone ? SandboxGone : undefined, interfaceOf(answer))
         const after = answer.headers['retry-after']
         if (answer.statusCode === 503 && after !== undefined) retryAfter.set(error, Math.max(Number(after) || 0, 0.05) * 1000)
         return error

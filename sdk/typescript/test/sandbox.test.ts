@@ -243,6 +243,34 @@ test('secrets are kept without telling them, and held requests are listed', asyn
   await assert.rejects(base.held.release('no-such-request'), (error: RametError) => ['invalid_argument', 'not_found'].includes(error.code))
 })
 
+test('children hold requests and are answered alike, also those of a snapshot', async () => {
+  await using sandbox = await Sandbox.create({ network: ['api.example.org'] })
+  await using children = await sandbox.fork({ hold: true, record: true })
+  assert.deepEqual([await children[0]?.held.release(), await children[0]?.held.drop()], [[], []])
+  await assert.rejects(sandbox.fork({ hold: 'everything' as 'writes' }), (error: InvalidRequest) => error instanceof InvalidRequest && error.field === 'hold')
+  const snapshot = await sandbox.snapshot()
+  await using restored = await snapshot.restore({ hold: 'writes', record: true, idleTimeout: 60_000, idleAction: 'pause' })
+  assert.deepEqual(await restored[0]?.held.list(), [])
+  assert.equal((await restored[0]?.info())?.lifecycle?.idleAction, 'pause')
+  await snapshot.delete()
+})
+
+test('a port of the host leads to a server, with a token only', async () => {
+  await using children = await base.fork()
+  const sandbox = children[0] as Sandbox
+  await sandbox.exec('cd /srv && echo hello > page && exec python3 -m http.server 8000', { background: true })
+  const port = sandbox.port(8000)
+  await port.wait()
+  const token = 't'.repeat(16)
+  const { hostPort } = await port.publish({ token })
+  const page = `http://127.0.0.1:${hostPort}/page`
+  assert.equal((await fetch(page)).status, 401)
+  assert.equal(await (await fetch(page, { headers: { authorization: `Bearer ${token}`, connection: 'close' } })).text(), 'hello\n')
+  assert.deepEqual((await sandbox.publishedPorts()).map((one) => [one.port, one.hostPort, one.protected]), [[8000, hostPort, true]])
+  await sandbox.unpublish(hostPort)
+  assert.deepEqual(await sandbox.publishedPorts(), [])
+})
+
 test('the words of other systems are known', async () => {
   const sandbox = await Sandbox.create()
   assert.equal((await sandbox.commands.run('echo hi')).stdout, 'hi\n')

@@ -172,9 +172,29 @@ async function perform(client: Client, sandbox: Sandbox, operation: string, args
       return { id: info.id, state: info.state }
     }
     case 'fork': {
-      const { n, names } = args as { n?: number; names?: string[] }
-      return { children: (await sandbox.fork({ count: n, names })).map((child) => child.id) }
+      const { n, names, hold, record, secret_env } = args as { n?: number; names?: string[]; hold?: boolean; record?: boolean; secret_env?: boolean }
+      return { children: (await sandbox.fork({ count: n, names, hold, record, secretEnv: secret_env })).map((child) => child.id) }
     }
+    case 'held':
+    case 'release':
+    case 'drop': {
+      const { held } = sandbox
+      const ref = args['id'] as string | undefined
+      const requests = await (operation === 'held' ? held.list() : operation === 'drop' ? held.drop(ref) : held.release(ref, { again: args['again'] as boolean | undefined }))
+      return { ids: requests.map((one) => one.id), states: requests.map((one) => one.state) }
+    }
+    case 'secrets':
+      return { names: (await client.secrets.list()).map((one) => one.name) }
+    case 'set_secret': {
+      const { name, ...options } = args as unknown as { name: string } & ramet.SecretOptions
+      return { name: (await client.secrets.set(name, options)).name }
+    }
+    case 'publish': {
+      const published = await sandbox.port(Number(args['port'])).publish({ hostPort: Number(args['host_port']), token: String(args['token']) })
+      return { host_port: published.hostPort, protected: published.protected }
+    }
+    case 'unpublish':
+      return (await sandbox.unpublish(Number(args['host_port']))) ?? null
     case 'destroy':
       return (await sandbox.destroy()) ?? null
     case 'read':

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
 
 from .._config import Config, resolve
 from .._models import Health, NetworkProfile, Tree
-from .._types import present
+from .._types import Seconds, present, seconds_of
 from . import _io
 from ._events import AsyncEvents
 from ._images import AsyncImages
+from ._lease import AsyncLease
+from ._secrets import AsyncSecrets
 from ._transport import AsyncTransport, Query, segment
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ class AsyncClient:
     Without a host it talks to the user's own daemon on this machine, which it starts when it does
     not run. host is https://HOST:PORT or unix:PATH; host, token and ca are by default those of
     RAMET_HOST, RAMET_TOKEN (or RAMET_TOKEN_FILE) and RAMET_CA.
+
+    owner is a label of all sandboxes that it makes, by which list() finds them. With lease they live
+    as long as the `with` block of the client: it renews their time to live, and ends them when it is
+    left. If the program is killed, the daemon ends them after so many seconds. A sandbox with a ttl
+    of its own, and one that is detached, is left alone.
     """
 
     def __init__(
@@ -31,34 +38,49 @@ class AsyncClient:
         token: Optional[str] = None,
         *,
         ca: Optional[Union[str, "os.PathLike[str]"]] = None,
+        owner: Optional[str] = None,
+        lease: Optional[Seconds] = None,
     ) -> None:
         self._config = resolve(host, token, ca)
         self._transport = AsyncTransport(self._config)
+        self._owner = owner
+        self._lease = AsyncLease(self._transport, seconds_of(lease)) if lease is not None else None
 
     @classmethod
     def _of(cls, config: Config) -> "AsyncClient":
         client = cls.__new__(cls)
         client._config = config
         client._transport = AsyncTransport(config)
+        client._owner = None
+        client._lease = None
         return client
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._config.socket or self._config.base})"
 
     async def __aenter__(self) -> "AsyncClient":
+        if self._lease is not None:
+            await self._lease.start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections. Sandboxes go on."""
+        """Close all connections. Sandboxes go on, but for those of a lease."""
+        if self._lease is not None:
+            await self._lease.aclose()
         await self._transport.aclose()
 
     @property
     def images(self) -> AsyncImages:
         """The images of the daemon."""
         return AsyncImages(self._transport)
+
+    @property
+    def secrets(self) -> AsyncSecrets:
+        """The secrets that the daemon puts into requests of sandboxes, outside of them."""
+        return AsyncSecrets(self._transport)
 
     async def health(self) -> Health:
         """Return the state and version of the daemon."""

@@ -44,6 +44,24 @@ class Task:
             await group.__aexit__(None, None, None)
 
 
+class Signal:
+    """What a task waits for, for a time."""
+
+    def __init__(self) -> None:
+        self._event: Optional[anyio.Event] = None
+
+    def set(self) -> None:
+        if self._event is not None:
+            self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until it is set, and report whether it is."""
+        self._event = self._event or anyio.Event()
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        return self._event.is_set()
+
+
 class Duplex:
     """A connection that one task reads while another one writes."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from .. import _wire
-from .._models import PortInfo
-from .._types import Seconds, milliseconds
+from .._models import PortInfo, PublishedPort
+from .._types import Seconds, milliseconds, present
 from . import _io
 from ._transport import AsyncTransport, _shutdown, header, segment
 
@@ -93,6 +93,18 @@ class AsyncPort:
         """Wait until a process listens, and return it. Raises Unavailable if none does in time."""
         query = [("wait", f"{milliseconds(timeout, 'timeout')}ms")]
         return PortInfo(await self._transport.call("GET", self._path, query=query, sandbox=self._sandbox))
+
+    async def publish(
+        self, host_port: Optional[int] = None, *, address: Optional[str] = None, token: Optional[str] = None
+    ) -> PublishedPort:
+        """Let a port of the daemon's host lead to it, until Sandbox.unpublish() or the end of the sandbox.
+
+        host_port is any free one, and address 127.0.0.1, unless they are given. With a token (16 to 256
+        characters) requests must carry it: `Authorization: Bearer`, and the port speaks HTTP only.
+        """
+        body = present(port=self.port, host_port=host_port, address=address, token=token)
+        target = f"/v1/sandboxes/{segment(self._sandbox)}/ports/published"
+        return PublishedPort(await self._transport.call("POST", target, body=body, sandbox=self._sandbox))
 
     async def browser_url(self, path: str = "/") -> str:
         """Return a URL that a browser can open once. The daemon must listen at an address."""

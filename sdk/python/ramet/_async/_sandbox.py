@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Union, overload
+from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union, overload
 
 from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
 from .._models import (
-    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, SandboxInfo, SandboxNetwork,
+    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, SandboxInfo, SandboxNetwork,
     SnapshotInfo, Stats, Step, Tree,
 )  # fmt: skip
 from .._types import (
@@ -20,8 +20,10 @@ from ._contexts import AsyncContext, AsyncContexts, AsyncRunStream, run_code
 from ._events import AsyncEvents, AsyncNetworkLog
 from ._exec import AsyncExecStream, Input, OnText, open_exec
 from ._files import AsyncFiles
+from ._lease import OWNER, AsyncLease, labels
 from ._ports import AsyncPort
 from ._processes import AsyncProcess, AsyncProcesses, AsyncTerminal
+from ._secrets import AsyncHeld
 from ._transport import Query, segment
 
 Env = Optional[Mapping[str, str]]
@@ -85,15 +87,20 @@ class AsyncSandbox:
         *,
         name: Optional[str] = None,
         env: Env = None,
+        secret_env: Env = None,
         cpus: Optional[float] = None,
         memory: Optional[Size] = None,
         disk: Optional[Size] = None,
         pids: Optional[int] = None,
+        open_files: Optional[int] = None,
         network: Optional[Network] = None,
         secrets: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
         idle_action: Optional[str] = None,
+        auto_wake: Optional[bool] = None,
+        keep_snapshots: Optional[int] = None,
+        snapshot_max_age: Optional[Seconds] = None,
         metadata: Optional[Mapping[str, str]] = None,
         auto_checkpoint: Optional[int] = None,
         self_control: Optional[Mapping[str, Any]] = None,
@@ -106,15 +113,21 @@ class AsyncSandbox:
         disk are in MiB, or texts such as "2G"; ttl and idle_timeout in seconds. network is the name
         of a profile ("open"), a list of hosts that are allowed, or a document of rules; without it
         the sandbox has no network. secrets are headers that are put into requests outside of the
-        sandbox: {"api.example.com:Authorization": "Bearer ${NAME}"}. auto_checkpoint is how many steps of its timeline are kept.
+        sandbox: {"api.example.com:Authorization": "Bearer ${NAME}"}. secret_env are variables of its
+        commands that nothing shows, that no snapshot has, and that children have only if fork() asks
+        for it. auto_checkpoint is how many steps of its timeline are kept.
         """
         client = client or default_client()
+        ttl, leased = _leased(client, ttl)
         limits = present(
-            cpus=cpus, memory_mib=mebibytes(memory, "memory"), disk_mib=mebibytes(disk, "disk"), pids=pids
-        )
+            cpus=cpus, memory_mib=mebibytes(memory, "memory"), disk_mib=mebibytes(disk, "disk"), pids=pids,
+            open_files=open_files,
+        )  # fmt: skip
         body = present(
-            image=image, name=name, env=text_env(env), metadata=text_env(metadata), limits=limits or None,
-            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action),
+            image=image, name=name, env=text_env(env), secret_env=text_env(secret_env),
+            metadata=labels(metadata, client._owner),
+            limits=limits or None,
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action, auto_wake, keep_snapshots, snapshot_max_age),
             network=network_of(network, secrets),
             auto_checkpoint={"keep": auto_checkpoint} if auto_checkpoint is not None else None,
             self_control=dict(self_control) if self_control is not None else None,
@@ -126,7 +139,10 @@ class AsyncSandbox:
             if not await client.images.provide(image):
                 raise
             info = await client._transport.call("POST", "/v1/sandboxes", body=body)
-        return cls(client, SandboxInfo(info))
+        sandbox = cls(client, SandboxInfo(info))
+        if leased is not None:
+            leased.add(sandbox)
+        return sandbox
 
     @classmethod
     async def connect(cls, id: str, *, client: Optional[AsyncClient] = None) -> "AsyncSandbox":
@@ -142,12 +158,14 @@ class AsyncSandbox:
         image: Optional[str] = None,
         name: Optional[str] = None,
         metadata: Optional[Mapping[str, str]] = None,
+        owner: Optional[str] = None,
         parent: Optional[str] = None,
         ancestor: Optional[str] = None,
         client: Optional[AsyncClient] = None,
     ) -> "List[AsyncSandbox]":
-        """Return the sandboxes that match all filters, the oldest first."""
+        """Return the sandboxes that match all filters, the oldest first. owner is that of a client."""
         client = client or default_client()
+        metadata = {**(metadata or {}), **present(**{OWNER: owner})}
         query: Query = list(present(state=state, image=image, name=name, parent=parent, ancestor=ancestor).items())
         query += [("metadata", f"{key}={value}") for key, value in (metadata or {}).items()]
         return [cls(client, SandboxInfo(item)) for item in await client._transport.pages("/v1/sandboxes", query)]
@@ -238,11 +256,14 @@ class AsyncSandbox:
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
         idle_action: Optional[str] = None,
+        auto_wake: Optional[bool] = None,
+        keep_snapshots: Optional[int] = None,
+        snapshot_max_age: Optional[Seconds] = None,
     ) -> None:
         """Change its name, labels (None removes one), and when it ends or rests by itself (0 is never)."""
         body = present(
             name=name, metadata=dict(metadata) if metadata is not None else None,
-            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action),
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action, auto_wake, keep_snapshots, snapshot_max_age),
         )  # fmt: skip
         self._info = SandboxInfo(await self._call("PATCH", "", body=body))
 
@@ -399,6 +420,14 @@ class AsyncSandbox:
         """Return the ports that processes listen on."""
         return [PortInfo(item) for item in (await self._call("GET", "/ports"))["items"]]
 
+    async def published_ports(self) -> List[PublishedPort]:
+        """Return the ports of the daemon's host that lead to it: see Port.publish()."""
+        return [PublishedPort(item) for item in (await self._call("GET", "/ports/published"))["items"]]
+
+    async def unpublish(self, host_port: int) -> None:
+        """End a port of the daemon's host, with its connections."""
+        await self._call("DELETE", f"/ports/published/{int(host_port)}")
+
     # Its network
 
     async def network(self) -> SandboxNetwork:
@@ -418,6 +447,11 @@ class AsyncSandbox:
         """Iterate over the decisions about its connections."""
         return AsyncNetworkLog(self._transport, self._path + "/network/log", self.id, follow)
 
+    @property
+    def held(self) -> AsyncHeld:
+        """The requests that rules of its network, or fork(hold=True), let wait until somebody decides."""
+        return AsyncHeld(self._transport, self.id)
+
     # Forks, comparisons, and taking over their states
 
     async def fork(
@@ -426,11 +460,14 @@ class AsyncSandbox:
         *,
         names: Optional[Iterable[str]] = None,
         network: Optional[Network] = None,
-        hold: Optional[bool] = None,
+        hold: Union[bool, str, None] = None,
+        record: bool = False,
         env: Env = None,
+        secret_env: bool = False,
         metadata: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
+        idle_action: Optional[str] = None,
         timeout: Optional[Seconds] = None,
         wait: bool = True,
         partial: bool = False,
@@ -442,6 +479,11 @@ class AsyncSandbox:
         sees a reset. A child that could not be made raises ForkError, which has the others in
         `children`; with partial=True they are returned, and `errors` says why.
 
+        With hold, requests of the children that change something (all but GET, HEAD and OPTIONS) wait
+        until a child is promoted or they are released: see `held`. With record, the children are
+        answered alike: what the first one was answered is the answer to others that ask the same. With
+        secret_env, commands in the children have the secret variables of the parent.
+
         >>> async with await AsyncSandbox.create("python") as base:
         ...     _ = await base.files.write("/root/n", "1")
         ...     children = await base.fork(3)
@@ -449,14 +491,19 @@ class AsyncSandbox:
         ['1', '1', '1']
         """
         listed = list(names) if names is not None else None
+        ttl, leased = _leased(self._client, ttl)
         body = present(
-            count=max(n, len(listed)) if listed else n, names=listed, env=text_env(env), metadata=text_env(metadata),
-            lifecycle=lifecycle_of(ttl, idle_timeout, None), timeout_ms=milliseconds(timeout, "timeout"),
-            network=network_of(network), hold=hold,
+            count=max(n, len(listed)) if listed else n, names=listed, env=text_env(env),
+            metadata=labels(metadata, self._client._owner),
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action), timeout_ms=milliseconds(timeout, "timeout"),
+            network=network_of(network), hold=_hold_of(hold), record=record or None,
+            secret_env=secret_env or None,
             wait=None if wait else False, require=list(require) if require is not None else None,
         )  # fmt: skip
         made = _made(self._client, ForkResult(await self._call("POST", "/fork", body=body)), partial)
         for child in made:
+            if leased is not None:
+                leased.add(child)
             child._owner = self
             self._children[child.id] = child
         return made
@@ -640,7 +687,7 @@ class AsyncSandbox:
             self._owner._children.pop(self.id, None)
 
     def detach(self) -> "AsyncSandbox":
-        """Keep it when a `with` block of it or of its parent is left, and return it."""
+        """Keep it when a `with` block of it, of its parent or of its client is left, and return it."""
         self._detached = True
         return self
 
@@ -737,15 +784,19 @@ class AsyncSnapshot:
     @overload
     async def restore(
         self, n: None = ..., *, names: Optional[Iterable[str]] = ..., network: Optional[Network] = ...,
-        env: Env = ..., metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
-        idle_timeout: Optional[Seconds] = ..., partial: bool = ...,
+        hold: Union[bool, str, None] = ..., record: bool = ..., env: Env = ...,
+        metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
+        idle_timeout: Optional[Seconds] = ..., idle_action: Optional[str] = ..., partial: bool = ...,
+        require: Optional[Iterable[str]] = ...,
     ) -> AsyncSandbox: ...  # fmt: skip
 
     @overload
     async def restore(
         self, n: int, *, names: Optional[Iterable[str]] = ..., network: Optional[Network] = ...,
-        env: Env = ..., metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
-        idle_timeout: Optional[Seconds] = ..., partial: bool = ...,
+        hold: Union[bool, str, None] = ..., record: bool = ..., env: Env = ...,
+        metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
+        idle_timeout: Optional[Seconds] = ..., idle_action: Optional[str] = ..., partial: bool = ...,
+        require: Optional[Iterable[str]] = ...,
     ) -> AsyncSandboxes: ...  # fmt: skip
 
     async def restore(
@@ -754,20 +805,32 @@ class AsyncSnapshot:
         *,
         names: Optional[Iterable[str]] = None,
         network: Optional[Network] = None,
+        hold: Union[bool, str, None] = None,
+        record: bool = False,
         env: Env = None,
         metadata: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
+        idle_action: Optional[str] = None,
         partial: bool = False,
+        require: Optional[Iterable[str]] = None,
     ) -> Union[AsyncSandbox, AsyncSandboxes]:
-        """Make a sandbox whose processes go on where the snapshot was taken; with a number, a list of them."""
+        """Make a sandbox whose processes go on where the snapshot was taken; with a number, a list of them.
+
+        hold and record are as of Sandbox.fork().
+        """
+        ttl, leased = _leased(self._client, ttl)
         body = present(
             count=n or 1, names=list(names) if names is not None else None, env=text_env(env),
-            metadata=text_env(metadata), lifecycle=lifecycle_of(ttl, idle_timeout, None),
-            network=network_of(network),
+            metadata=labels(metadata, self._client._owner),
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action), network=network_of(network),
+            hold=_hold_of(hold), record=record or None, require=list(require) if require is not None else None,
         )  # fmt: skip
         answer = await self._transport.call("POST", self._path + "/restore", body=body)
         made = _made(self._client, ForkResult(answer), partial and n is not None)
+        if leased is not None:
+            for sandbox in made:
+                leased.add(sandbox)
         return made[0] if n is None else made
 
     async def verify(self) -> SnapshotInfo:
@@ -784,6 +847,20 @@ class AsyncSnapshot:
         """Delete it. With cascade those that depend on it go too, with flatten they become independent."""
         query: Query = [(name, "true") for name, on in (("cascade", cascade), ("flatten", flatten)) if on]
         await self._transport.call("DELETE", self._path, query=query)
+
+
+def _leased(client: AsyncClient, ttl: Optional[Seconds]) -> "Tuple[Optional[Seconds], Optional[AsyncLease]]":
+    """Return the time to live of a sandbox that is being made, and the lease that renews it."""
+    lease = client._lease
+    if lease is None or ttl is not None:
+        return ttl, None
+    lease.check()
+    return lease.seconds, lease
+
+
+def _hold_of(hold: Union[bool, str, None]) -> Optional[str]:
+    """Return which requests wait: True stands for those that change something."""
+    return "writes" if hold is True else hold or None
 
 
 def _ref(other: "Union[str, AsyncSandbox, AsyncSnapshot]") -> str:

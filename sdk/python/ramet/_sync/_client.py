@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
 
 from .._config import Config, resolve
 from .._models import Health, NetworkProfile, Tree
-from .._types import present
+from .._types import Seconds, present, seconds_of
 from . import _io
 from ._events import Events
 from ._images import Images
+from ._lease import Lease
+from ._secrets import Secrets
 from ._transport import Transport, Query, segment
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ class Client:
     Without a host it talks to the user's own daemon on this machine, which it starts when it does
     not run. host is https://HOST:PORT or unix:PATH; host, token and ca are by default those of
     RAMET_HOST, RAMET_TOKEN (or RAMET_TOKEN_FILE) and RAMET_CA.
+
+    owner is a label of all sandboxes that it makes, by which list() finds them. With lease they live
+    as long as the `with` block of the client: it renews their time to live, and ends them when it is
+    left. If the program is killed, the daemon ends them after so many seconds. A sandbox with a ttl
+    of its own, and one that is detached, is left alone.
     """
 
     def __init__(
@@ -33,34 +40,49 @@ class Client:
         token: Optional[str] = None,
         *,
         ca: Optional[Union[str, "os.PathLike[str]"]] = None,
+        owner: Optional[str] = None,
+        lease: Optional[Seconds] = None,
     ) -> None:
         self._config = resolve(host, token, ca)
         self._transport = Transport(self._config)
+        self._owner = owner
+        self._lease = Lease(self._transport, seconds_of(lease)) if lease is not None else None
 
     @classmethod
     def _of(cls, config: Config) -> "Client":
         client = cls.__new__(cls)
         client._config = config
         client._transport = Transport(config)
+        client._owner = None
+        client._lease = None
         return client
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._config.socket or self._config.base})"
 
     def __enter__(self) -> "Client":
+        if self._lease is not None:
+            self._lease.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close all connections. Sandboxes go on."""
+        """Close all connections. Sandboxes go on, but for those of a lease."""
+        if self._lease is not None:
+            self._lease.close()
         self._transport.close()
 
     @property
     def images(self) -> Images:
         """The images of the daemon."""
         return Images(self._transport)
+
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets that the daemon puts into requests of sandboxes, outside of them."""
+        return Secrets(self._transport)
 
     def health(self) -> Health:
         """Return the state and version of the daemon."""

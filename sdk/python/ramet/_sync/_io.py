@@ -48,6 +48,20 @@ class Task:
             self._thread = None
 
 
+class Signal:
+    """What a thread waits for, for a time."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, and report whether it is."""
+        return self._event.wait(seconds)
+
+
 class Duplex:
     """A connection that one thread reads while another one writes.
 

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Union, overload
+from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union, overload
 
 from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
 from .._models import (
-    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, SandboxInfo, SandboxNetwork,
+    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, SandboxInfo, SandboxNetwork,
     SnapshotInfo, Stats, Step, Tree,
 )  # fmt: skip
 from .._types import (
@@ -22,8 +22,10 @@ from ._contexts import Context, Contexts, RunStream, run_code
 from ._events import Events, NetworkLog
 from ._exec import ExecStream, Input, OnText, open_exec
 from ._files import Files
+from ._lease import OWNER, Lease, labels
 from ._ports import Port
 from ._processes import Process, Processes, Terminal
+from ._secrets import Held
 from ._transport import Query, segment
 
 Env = Optional[Mapping[str, str]]
@@ -87,15 +89,20 @@ class Sandbox:
         *,
         name: Optional[str] = None,
         env: Env = None,
+        secret_env: Env = None,
         cpus: Optional[float] = None,
         memory: Optional[Size] = None,
         disk: Optional[Size] = None,
         pids: Optional[int] = None,
+        open_files: Optional[int] = None,
         network: Optional[Network] = None,
         secrets: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
         idle_action: Optional[str] = None,
+        auto_wake: Optional[bool] = None,
+        keep_snapshots: Optional[int] = None,
+        snapshot_max_age: Optional[Seconds] = None,
         metadata: Optional[Mapping[str, str]] = None,
         auto_checkpoint: Optional[int] = None,
         self_control: Optional[Mapping[str, Any]] = None,
@@ -108,15 +115,21 @@ class Sandbox:
         disk are in MiB, or texts such as "2G"; ttl and idle_timeout in seconds. network is the name
         of a profile ("open"), a list of hosts that are allowed, or a document of rules; without it
         the sandbox has no network. secrets are headers that are put into requests outside of the
-        sandbox: {"api.example.com:Authorization": "Bearer ${NAME}"}. auto_checkpoint is how many steps of its timeline are kept.
+        sandbox: {"api.example.com:Authorization": "Bearer ${NAME}"}. secret_env are variables of its
+        commands that nothing shows, that no snapshot has, and that children have only if fork() asks
+        for it. auto_checkpoint is how many steps of its timeline are kept.
         """
         client = client or default_client()
+        ttl, leased = _leased(client, ttl)
         limits = present(
-            cpus=cpus, memory_mib=mebibytes(memory, "memory"), disk_mib=mebibytes(disk, "disk"), pids=pids
-        )
+            cpus=cpus, memory_mib=mebibytes(memory, "memory"), disk_mib=mebibytes(disk, "disk"), pids=pids,
+            open_files=open_files,
+        )  # fmt: skip
         body = present(
-            image=image, name=name, env=text_env(env), metadata=text_env(metadata), limits=limits or None,
-            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action),
+            image=image, name=name, env=text_env(env), secret_env=text_env(secret_env),
+            metadata=labels(metadata, client._owner),
+            limits=limits or None,
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action, auto_wake, keep_snapshots, snapshot_max_age),
             network=network_of(network, secrets),
             auto_checkpoint={"keep": auto_checkpoint} if auto_checkpoint is not None else None,
             self_control=dict(self_control) if self_control is not None else None,
@@ -128,7 +141,10 @@ class Sandbox:
             if not client.images.provide(image):
                 raise
             info = client._transport.call("POST", "/v1/sandboxes", body=body)
-        return cls(client, SandboxInfo(info))
+        sandbox = cls(client, SandboxInfo(info))
+        if leased is not None:
+            leased.add(sandbox)
+        return sandbox
 
     @classmethod
     def connect(cls, id: str, *, client: Optional[Client] = None) -> "Sandbox":
@@ -144,12 +160,14 @@ class Sandbox:
         image: Optional[str] = None,
         name: Optional[str] = None,
         metadata: Optional[Mapping[str, str]] = None,
+        owner: Optional[str] = None,
         parent: Optional[str] = None,
         ancestor: Optional[str] = None,
         client: Optional[Client] = None,
     ) -> "List[Sandbox]":
-        """Return the sandboxes that match all filters, the oldest first."""
+        """Return the sandboxes that match all filters, the oldest first. owner is that of a client."""
         client = client or default_client()
+        metadata = {**(metadata or {}), **present(**{OWNER: owner})}
         query: Query = list(present(state=state, image=image, name=name, parent=parent, ancestor=ancestor).items())
         query += [("metadata", f"{key}={value}") for key, value in (metadata or {}).items()]
         return [cls(client, SandboxInfo(item)) for item in client._transport.pages("/v1/sandboxes", query)]
@@ -240,11 +258,14 @@ class Sandbox:
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
         idle_action: Optional[str] = None,
+        auto_wake: Optional[bool] = None,
+        keep_snapshots: Optional[int] = None,
+        snapshot_max_age: Optional[Seconds] = None,
     ) -> None:
         """Change its name, labels (None removes one), and when it ends or rests by itself (0 is never)."""
         body = present(
             name=name, metadata=dict(metadata) if metadata is not None else None,
-            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action),
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action, auto_wake, keep_snapshots, snapshot_max_age),
         )  # fmt: skip
         self._info = SandboxInfo(self._call("PATCH", "", body=body))
 
@@ -401,6 +422,14 @@ class Sandbox:
         """Return the ports that processes listen on."""
         return [PortInfo(item) for item in (self._call("GET", "/ports"))["items"]]
 
+    def published_ports(self) -> List[PublishedPort]:
+        """Return the ports of the daemon's host that lead to it: see Port.publish()."""
+        return [PublishedPort(item) for item in (self._call("GET", "/ports/published"))["items"]]
+
+    def unpublish(self, host_port: int) -> None:
+        """End a port of the daemon's host, with its connections."""
+        self._call("DELETE", f"/ports/published/{int(host_port)}")
+
     # Its network
 
     def network(self) -> SandboxNetwork:
@@ -420,6 +449,11 @@ class Sandbox:
         """Iterate over the decisions about its connections."""
         return NetworkLog(self._transport, self._path + "/network/log", self.id, follow)
 
+    @property
+    def held(self) -> Held:
+        """The requests that rules of its network, or fork(hold=True), let wait until somebody decides."""
+        return Held(self._transport, self.id)
+
     # Forks, comparisons, and taking over their states
 
     def fork(
@@ -428,11 +462,14 @@ class Sandbox:
         *,
         names: Optional[Iterable[str]] = None,
         network: Optional[Network] = None,
-        hold: Optional[bool] = None,
+        hold: Union[bool, str, None] = None,
+        record: bool = False,
         env: Env = None,
+        secret_env: bool = False,
         metadata: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
+        idle_action: Optional[str] = None,
         timeout: Optional[Seconds] = None,
         wait: bool = True,
         partial: bool = False,
@@ -444,6 +481,11 @@ class Sandbox:
         sees a reset. A child that could not be made raises ForkError, which has the others in
         `children`; with partial=True they are returned, and `errors` says why.
 
+        With hold, requests of the children that change something (all but GET, HEAD and OPTIONS) wait
+        until a child is promoted or they are released: see `held`. With record, the children are
+        answered alike: what the first one was answered is the answer to others that ask the same. With
+        secret_env, commands in the children have the secret variables of the parent.
+
         >>> with Sandbox.create("python") as base:
         ...     _ = base.files.write("/root/n", "1")
         ...     children = base.fork(3)
@@ -451,14 +493,19 @@ class Sandbox:
         ['1', '1', '1']
         """
         listed = list(names) if names is not None else None
+        ttl, leased = _leased(self._client, ttl)
         body = present(
-            count=max(n, len(listed)) if listed else n, names=listed, env=text_env(env), metadata=text_env(metadata),
-            lifecycle=lifecycle_of(ttl, idle_timeout, None), timeout_ms=milliseconds(timeout, "timeout"),
-            network=network_of(network), hold=hold,
+            count=max(n, len(listed)) if listed else n, names=listed, env=text_env(env),
+            metadata=labels(metadata, self._client._owner),
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action), timeout_ms=milliseconds(timeout, "timeout"),
+            network=network_of(network), hold=_hold_of(hold), record=record or None,
+            secret_env=secret_env or None,
             wait=None if wait else False, require=list(require) if require is not None else None,
         )  # fmt: skip
         made = _made(self._client, ForkResult(self._call("POST", "/fork", body=body)), partial)
         for child in made:
+            if leased is not None:
+                leased.add(child)
             child._owner = self
             self._children[child.id] = child
         return made
@@ -642,7 +689,7 @@ class Sandbox:
             self._owner._children.pop(self.id, None)
 
     def detach(self) -> "Sandbox":
-        """Keep it when a `with` block of it or of its parent is left, and return it."""
+        """Keep it when a `with` block of it, of its parent or of its client is left, and return it."""
         self._detached = True
         return self
 
@@ -739,15 +786,19 @@ class Snapshot:
     @overload
     def restore(
         self, n: None = ..., *, names: Optional[Iterable[str]] = ..., network: Optional[Network] = ...,
-        env: Env = ..., metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
-        idle_timeout: Optional[Seconds] = ..., partial: bool = ...,
+        hold: Union[bool, str, None] = ..., record: bool = ..., env: Env = ...,
+        metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
+        idle_timeout: Optional[Seconds] = ..., idle_action: Optional[str] = ..., partial: bool = ...,
+        require: Optional[Iterable[str]] = ...,
     ) -> Sandbox: ...  # fmt: skip
 
     @overload
     def restore(
         self, n: int, *, names: Optional[Iterable[str]] = ..., network: Optional[Network] = ...,
-        env: Env = ..., metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
-        idle_timeout: Optional[Seconds] = ..., partial: bool = ...,
+        hold: Union[bool, str, None] = ..., record: bool = ..., env: Env = ...,
+        metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
+        idle_timeout: Optional[Seconds] = ..., idle_action: Optional[str] = ..., partial: bool = ...,
+        require: Optional[Iterable[str]] = ...,
     ) -> Sandboxes: ...  # fmt: skip
 
     def restore(
@@ -756,20 +807,32 @@ class Snapshot:
         *,
         names: Optional[Iterable[str]] = None,
         network: Optional[Network] = None,
+        hold: Union[bool, str, None] = None,
+        record: bool = False,
         env: Env = None,
         metadata: Optional[Mapping[str, str]] = None,
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
+        idle_action: Optional[str] = None,
         partial: bool = False,
+        require: Optional[Iterable[str]] = None,
     ) -> Union[Sandbox, Sandboxes]:
-        """Make a sandbox whose processes go on where the snapshot was taken; with a number, a list of them."""
+        """Make a sandbox whose processes go on where the snapshot was taken; with a number, a list of them.
+
+        hold and record are as of Sandbox.fork().
+        """
+        ttl, leased = _leased(self._client, ttl)
         body = present(
             count=n or 1, names=list(names) if names is not None else None, env=text_env(env),
-            metadata=text_env(metadata), lifecycle=lifecycle_of(ttl, idle_timeout, None),
-            network=network_of(network),
+            metadata=labels(metadata, self._client._owner),
+            lifecycle=lifecycle_of(ttl, idle_timeout, idle_action), network=network_of(network),
+            hold=_hold_of(hold), record=record or None, require=list(require) if require is not None else None,
         )  # fmt: skip
         answer = self._transport.call("POST", self._path + "/restore", body=body)
         made = _made(self._client, ForkResult(answer), partial and n is not None)
+        if leased is not None:
+            for sandbox in made:
+                leased.add(sandbox)
         return made[0] if n is None else made
 
     def verify(self) -> SnapshotInfo:
@@ -786,6 +849,20 @@ class Snapshot:
         """Delete it. With cascade those that depend on it go too, with flatten they become independent."""
         query: Query = [(name, "true") for name, on in (("cascade", cascade), ("flatten", flatten)) if on]
         self._transport.call("DELETE", self._path, query=query)
+
+
+def _leased(client: Client, ttl: Optional[Seconds]) -> "Tuple[Optional[Seconds], Optional[Lease]]":
+    """Return the time to live of a sandbox that is being made, and the lease that renews it."""
+    lease = client._lease
+    if lease is None or ttl is not None:
+        return ttl, None
+    lease.check()
+    return lease.seconds, lease
+
+
+def _hold_of(hold: Union[bool, str, None]) -> Optional[str]:
+    """Return which requests wait: True stands for those that change something."""
+    return "writes" if hold is True else hold or None
 
 
 def _ref(other: "Union[str, Sandbox, Snapshot]") -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from .. import _wire
 from .._config import Config, find_program
-from .._errors import Interrupted, InvalidRequest, RametError, SandboxGone, Unavailable, error_of
+from .._errors import Interrupted, InvalidRequest, RametError, SandboxGone, Unavailable, VersionMismatch, check_interface, error_of
 from .._wire import EVENTS, JSON
 from . import _io
 
@@ -33,6 +33,9 @@ _PROBE = 5.0
 _ATTEMPTS = 4
 _MAX_PROBLEM = 1 << 20
 _PIECE = 256 << 10
+
+# The header with the daemon's version of the interface.
+_INTERFACE = b"x-ramet-interface"
 
 _CHANGES = ("POST", "PATCH", "DELETE")
 
@@ -127,6 +130,11 @@ class Transport:
                     raise _ended(error) from error
                 _io.sleep(0.05 * attempt)
                 continue
+            try:
+                check_interface(header(response, _INTERFACE))
+            except VersionMismatch:
+                response.close()
+                raise
             if response.status < 300:
                 return response
             failure = self._problem(response)
@@ -239,7 +247,7 @@ class Transport:
             return _ended(error)
         finally:
             response.close()
-        return _wire.problem_of(response.status, header(response, b"content-type"), b"".join(body))
+        return _wire.problem_of(response.status, header(response, b"content-type"), b"".join(body), header(response, _INTERFACE))
 
     def call(self, method: str, path: str, **options: Any) -> Any:
         """Make a request and return the JSON of its answer, None if there is none."""

@@ -1172,7 +1172,7 @@ export interface components {
             hold?: "writes";
             /** @description when the children end or rest by themselves; absent members are the parent's, counted from now */
             lifecycle?: components["schemas"]["LifecycleRequest"];
-            /** @description labels of the children, instead of those of the parent */
+            /** @description labels of the children, added to those of the parent */
             metadata?: {
                 [key: string]: string;
             };
@@ -1222,6 +1222,8 @@ export interface components {
             replace?: boolean;
         };
         Health: {
+            /** @description version of this interface: MAJOR.MINOR. MINOR is raised by additions; clients of another MAJOR do not understand the daemon */
+            interface: string;
             /**
              * Format: int64
              * @description process id of the daemon
@@ -2331,7 +2333,7 @@ export interface components {
             hold?: "writes";
             /** @description when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now */
             lifecycle?: components["schemas"]["LifecycleRequest"];
-            /** @description labels of the sandboxes, instead of those of the snapshot */
+            /** @description labels of the sandboxes, added to those of the sandbox that the snapshot is of */
             metadata?: {
                 [key: string]: string;
             };
@@ -2940,6 +2942,9 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;
+
+/** The version of the REST interface that this package knows. */
+export const interfaceVersion: string = "1.0"
 
 /** The members whose values stay as they are: maps, whose keys are the user's, and documents that are also written in files. */
 export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","policy","results","secretEnv","tenants","xattrs"])
