@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -36,9 +37,12 @@ func (l Listen) check() error {
 	if (l.CertFile == "") != (l.KeyFile == "") {
 		return api.Invalid("tls-cert", "a certificate and its key belong together: give --tls-cert and --tls-key, or neither")
 	}
-	host, _, err := net.SplitHostPort(l.Address)
+	host, port, err := net.SplitHostPort(l.Address)
 	if err != nil {
 		return api.Invalid("listen", "%q is not HOST:PORT", l.Address)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return api.Invalid("listen", "port %q of %q is not from 0 to 65535", port, l.Address)
 	}
 	if l.PortDomain != "" {
 		if _, err := portproxy.ParseHosts(l.PortDomain, l.CertFile != "", ""); err != nil {

@@ -56,6 +56,7 @@ func TestListensInTheClearOnThisMachineOnly(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true, "127.9.9.9:80": true,
 		":0": false, "0.0.0.0:0": false, "[::]:0": false, "192.0.2.1:0": false, "example.org:80": false, "localhost.example.org:80": false, "127.0.0.1": false, "127.0.0.1.example.org:1": false,
+		"127.0.0.1:99999": false, "127.0.0.1:-1": false, "127.0.0.1:": false, "127.0.0.1:http": false,
 	} {
 		if err := (Listen{Address: address}).check(); (err == nil) != ok || err != nil && api.CodeOf(err) != api.CodeInvalid {
 			t.Errorf("%s: %v", address, err)

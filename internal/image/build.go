@@ -33,6 +33,14 @@ type Options struct {
 	Progress func(api.Progress)
 }
 
+// unselected returns an error if an image is to be selected of an input that is one file system.
+func (o *Options) unselected() error {
+	if o.Select == "" {
+		return nil
+	}
+	return api.Invalid("select", "%q is to be chosen among several images, and the input is one file system", o.Select)
+}
+
 // builder makes an image.
 type builder struct {
 	ctx      context.Context

@@ -244,6 +244,16 @@ func TestImportPathTellsRootsFromImages(t *testing.T) {
 	wantCode(t, err, api.CodeInvalid)
 }
 
+// TestSelectOfAFileSystem refuses to choose an image where there is one file system.
+func TestSelectOfAFileSystem(t *testing.T) {
+	s := openStore(t)
+	_, err := s.ImportPath(context.Background(), t.TempDir(), Options{Select: "v1"})
+	wantCode(t, err, api.CodeInvalid)
+	_, err = s.ImportStream(context.Background(), bytes.NewReader(makeTar(t, entry{name: "one"})), Options{Select: "v1"})
+	wantCode(t, err, api.CodeInvalid)
+	wantNothingLeft(t, s)
+}
+
 func TestSelectAmongImages(t *testing.T) {
 	one, two := testImage(t, makeTar(t, entry{name: "one"})), testImage(t, makeTar(t, entry{name: "two"}))
 	save := dockerSave(t, map[string]v1.Image{"test/image:v0": one, "test/image:v1": two})

@@ -36,6 +36,9 @@ func (s *Store) ImportDir(ctx context.Context, path string, opt Options) (api.Im
 		if !st.IsDir() {
 			return api.Invalid("path", "%q is not a directory", path)
 		}
+		if err := opt.unselected(); err != nil {
+			return err
+		}
 		b.progress.begin(PhaseUnpack, 0)
 		w := &dirWalk{b: b, root: path, device: statOf(st).Dev, links: map[fileID]string{}}
 		if own, err := os.Stat(s.files.Dir()); err == nil {

@@ -57,6 +57,9 @@ func (b *builder) input(r io.Reader) *countReader {
 // rootfs applies a tar that must be complete, end mark included: only the mark is missing in a
 // tar that was cut off between two entries.
 func (b *builder) rootfs(in *stream) error {
+	if err := b.opt.unselected(); err != nil {
+		return err
+	}
 	complete, err := b.applyTar(in, false)
 	if err != nil {
 		return err

@@ -162,6 +162,9 @@ func (cp *copying) fromStream(ctx context.Context, dst place) error {
 
 func (cp *copying) unpack(ctx context.Context, ref, dir string, from io.Reader) error {
 	res, err := cp.c.Files.WriteArchive(ctx, ref, cp.file(dir), false, from)
+	if err != nil && cp.res.Bytes > 0 {
+		return fmt.Errorf("%w; a part may have been copied to %s:%s before", err, ref, console.PrintablePath(dir))
+	}
 	if err != nil {
 		return err
 	}
@@ -321,6 +324,9 @@ func (cp *copying) download(ctx context.Context, src place, name string) error {
 	cp.res.Files, cp.res.Directories, cp.res.Bytes = u.files, u.directories, u.bytes
 	for _, s := range u.skipped {
 		cp.leftOut(s, "pipe or device")
+	}
+	if err != nil && cp.res.Files+cp.res.Directories > 0 {
+		return fmt.Errorf("%w; %s were copied to %s before", err, cp.res.entries(), console.PrintablePath(to))
 	}
 	return err
 }

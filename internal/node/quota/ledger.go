@@ -181,7 +181,7 @@ func Check(of string, q api.Quota, used api.Consumption, ask Ask) error {
 		case "depth":
 			e = api.Errorf(api.CodeLimit, "%s: %s may have %d %s, and this would be number %d", c.name, of, c.max, c.text, ask.Depth)
 		case "sandboxes":
-			e = api.Errorf(api.CodeLimit, "%s: %s has %d of %d %s, and %d more were asked for", c.name, of, used.Sandboxes, c.max, c.text, c.asked)
+			e = api.Errorf(api.CodeLimit, "%s: %s has %d of %d %s, and the call asks for %d more", c.name, of, used.Sandboxes, c.max, c.text, c.asked)
 		}
 		e.Exceeded = &api.Exceeded{Limit: c.name, Of: of, Max: c.max, Used: c.used, Asked: c.asked}
 		return e

@@ -53,7 +53,7 @@ func (b *Budget) reserve(forks, snapshots int) (done func(), err error) {
 	used, kept := b.rec.UsedForks+b.reservedForks, b.rec.UsedSnapshots+b.reservedSnapshots
 	switch {
 	case used+forks > b.rec.Forks:
-		return nil, api.Errorf(api.CodeLimit, "forks: %d of %d that this sandbox and its relatives may make are used, and %d more were asked for", used, b.rec.Forks, forks)
+		return nil, api.Errorf(api.CodeLimit, "forks: %d of %d that this sandbox and its relatives may make are used, and the call asks for %d more", used, b.rec.Forks, forks)
 	case kept+snapshots > b.rec.Snapshots:
 		return nil, api.Errorf(api.CodeLimit, "snapshots: %d of %d that this sandbox and its relatives may make are used", kept, b.rec.Snapshots)
 	}
