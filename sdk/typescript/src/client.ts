@@ -1,10 +1,11 @@
 import type { ConnectOptions } from './address.js'
-import { createBody, type CreateOptions } from './create.js'
+import { createBody, type CreateOptions, type Lifetime } from './create.js'
 import { NotFound } from './errors.js'
 import type { components } from './generated/openapi.js'
 import { Images } from './images.js'
 import type { Health, SandboxEvent, SandboxInfo, SandboxState, SnapshotInfo, SnapshotState, TreeNode } from './models.js'
 import type { NetworkProfile } from './network.js'
+import { labels, Lease, type OwnerOptions } from './lease.js'
 import { events, Sandbox, type BuildOptions, type EventOptions } from './sandbox.js'
 import { restoreBody, sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
 import { SecretStore } from './secrets.js'
@@ -15,6 +16,8 @@ interface Filter extends CallOptions {
   name?: string | undefined
   /** Only those with all of these labels. */
   metadata?: Record<string, string> | undefined
+  /** Only those that a client with this `owner` made, and their children. */
+  owner?: string | undefined
   /** Of all tenants, for operators. */
   allTenants?: boolean | undefined
 }
@@ -33,26 +36,51 @@ export interface SnapshotListOptions extends Filter {
   sandbox?: string | undefined
 }
 
-function filterQuery({ image, name, metadata, allTenants }: Filter): Query {
-  return { image, name, all_tenants: allTenants, metadata: Object.entries(metadata ?? {}).map(([key, value]) => `${key}=${value}`) }
+function filterQuery({ image, name, metadata, owner, allTenants }: Filter): Query {
+  return { image, name, all_tenants: allTenants, metadata: Object.entries(labels(metadata, owner) ?? {}).map(([key, value]) => `${key}=${value}`) }
 }
 
 /** A daemon. It keeps connections open between calls, which do not keep the program alive. */
-export class Client {
+export class Client implements AsyncDisposable {
   readonly images: Images
   readonly secrets: SecretStore
   /** @internal */
   readonly transport: Transport
 
-  constructor(options: ConnectOptions = {}) {
+  private readonly owner: string | undefined
+  private readonly lease: Lease | undefined
+
+  constructor(options: ConnectOptions & OwnerOptions = {}) {
+    this.owner = options.owner
+    this.lease = options.lease === undefined ? undefined : new Lease(options.lease)
     this.transport = new Transport(options)
     this.images = new Images(this.transport)
     this.secrets = new SecretStore(this.transport)
   }
 
-  /** Ends the idle connections. */
+  /** Ends the idle connections. Sandboxes go on, those of a lease until it is over. */
   close(): void {
+    this.lease?.stop()
     this.transport.close()
+  }
+
+  /** Destroys the sandboxes of its lease, but for those that are detached, and ends the idle connections. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.lease?.end()
+    this.close()
+  }
+
+  /** @internal Returns the options of sandboxes that are being made, with its label and time to live. */
+  owned<O extends Lifetime & { metadata?: Record<string, string> | undefined }>(options: O): O {
+    const labelled = { ...options, metadata: labels(options.metadata, this.owner) }
+    return this.lease?.lived(labelled) ?? labelled
+  }
+
+  /** @internal Returns a sandbox that was made with these options. */
+  made(info: SandboxInfo, options: Lifetime): Sandbox {
+    const sandbox = new Sandbox(this, info, true)
+    if (options.ttl === undefined) this.lease?.add(sandbox)
+    return sandbox
   }
 
   /** Asks for the state and version of the daemon. */
@@ -62,11 +90,11 @@ export class Client {
 
   /** Makes a sandbox of an image or a snapshot. The image `python` is built if it is missing. */
   async create(options: CreateOptions & BuildOptions = {}): Promise<Sandbox> {
-    const body = createBody(options)
+    const body = createBody(this.owned(options))
     const make = async (): Promise<Sandbox> => {
       const { signal, idempotencyKey } = options
       const info = await this.transport.call<SandboxInfo>({ method: 'POST', path: '/v1/sandboxes', json: body, signal, idempotencyKey, repeatable: true })
-      return new Sandbox(this, info, true)
+      return this.made(info, options)
     }
     try {
       return await make()
@@ -99,12 +127,12 @@ export class Client {
     const answer = await this.transport.call<components['schemas']['ForkResult']>({
       method: 'POST',
       path: `/v1/snapshots/${segment(snapshot)}/restore`,
-      json: restoreBody(options),
+      json: restoreBody(this.owned(options)),
       signal: options.signal,
       idempotencyKey: options.idempotencyKey,
       repeatable: true,
     })
-    return sandboxesOf(this, answer, options.partial)
+    return sandboxesOf(this, answer, options)
   }
 
   /** Returns a snapshot, by id or name. */
@@ -145,7 +173,7 @@ export class Client {
 }
 
 /** Returns a client of a daemon: that of the options, of RAMET_HOST, or the user's own, which is started when it is needed. */
-export function connect(options: ConnectOptions = {}): Client {
+export function connect(options: ConnectOptions & OwnerOptions = {}): Client {
   return new Client(options)
 }
 

@@ -1,5 +1,6 @@
 export { connect, Client, type ListOptions as SandboxListOptions, type SnapshotListOptions } from './client.js'
 export type { ConnectOptions } from './address.js'
+export type { OwnerOptions } from './lease.js'
 export { Sandbox } from './sandbox.js'
 export type { BuildOptions, DiffOptions, EventOptions, ForkOptions, MergeOptions, OnClient, RestoreOneOptions, SnapshotOptions } from './sandbox.js'
 export type { CreateOptions, Lifetime, Size } from './create.js'

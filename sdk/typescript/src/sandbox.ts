@@ -99,6 +99,7 @@ export class Sandbox implements AsyncDisposable {
   readonly network: Network
   readonly held: Held
   private known: SandboxInfo
+  private detached = false
   private readonly transport: Transport
 
   /** @internal */
@@ -213,14 +214,15 @@ export class Sandbox implements AsyncDisposable {
 
   /** Makes children that have all of this running sandbox: files, memory and processes. */
   async fork(options: number | ForkOptions = {}, more: ForkOptions = {}): Promise<Sandboxes> {
-    const o: ForkOptions = typeof options === 'number' ? { ...more, count: options } : options
+    const asked: ForkOptions = typeof options === 'number' ? { ...more, count: options } : options
+    const o = this.client.owned(asked)
     const { names, env, metadata, wait, require, record } = o
     const body = {
       count: o.count ?? names?.length, names, env, secret_env: o.secretEnv, metadata, wait, require, record, hold: holdOf(o.hold),
       timeout_ms: o.timeout, network: networkBody(o.network), lifecycle: lifecycleBody(o),
     }
     const answer = await this.transport.call<components['schemas']['ForkResult']>(this.request('POST', '/fork', o, body))
-    return sandboxesOf(this.client, answer, o.partial)
+    return sandboxesOf(this.client, answer, asked)
   }
 
   /** Makes a snapshot, while the sandbox goes on. */
@@ -359,9 +361,20 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Destroys it if it was made through this handle, and is there. */
+  /** Keeps it at the end of its block of `await using`, and of that of its client. */
+  detach(): this {
+    this.detached = true
+    return this
+  }
+
+  /** @internal */
+  get isDetached(): boolean {
+    return this.detached
+  }
+
+  /** Destroys it if it was made through this handle, is not detached, and is there. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.owned) return
+    if (!this.owned || this.detached) return
     await this.destroy().catch((error: unknown) => {
       if (!(error instanceof NotFound)) throw error
     })

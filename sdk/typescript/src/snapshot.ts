@@ -5,7 +5,7 @@ import type { Client } from './client.js'
 import { lifecycleBody, type Lifetime } from './create.js'
 import type { NetworkOption } from './network.js'
 import { holdOf, networkBody } from './network.js'
-import { Sandbox } from './sandbox.js'
+import type { Sandbox } from './sandbox.js'
 import { segment, type ChangeOptions, type Request } from './transport.js'
 
 export interface RestoreOptions extends ChangeOptions, Lifetime {
@@ -48,16 +48,16 @@ export class Sandboxes extends Array<Sandbox> implements AsyncDisposable {
 }
 
 /** @internal Returns the sandboxes of the answer to a fork or restore. */
-export function sandboxesOf(client: Client, answer: components['schemas']['ForkResult'], partial: boolean | undefined): Sandboxes {
+export function sandboxesOf(client: Client, answer: components['schemas']['ForkResult'], options: RestoreOptions): Sandboxes {
   const out = new Sandboxes()
   for (const child of answer.children) {
-    if (child.sandbox) out.push(new Sandbox(client, child.sandbox, true))
+    if (child.sandbox) out.push(client.made(child.sandbox, options))
     else out.errors.push(errorOf((child.error ?? { code: 'internal', detail: 'a child has neither a sandbox nor an error' }) as unknown as Problem))
   }
   out.pauseMs = answer.pauseMs
   out.snapshotMs = answer.snapshotMs
   out.returnMs = answer.returnMs
-  if (out.errors.length > 0 && !partial) throw new ForkError(out, out.errors)
+  if (out.errors.length > 0 && !options.partial) throw new ForkError(out, out.errors)
   return out
 }
 

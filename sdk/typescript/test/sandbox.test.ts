@@ -271,6 +271,36 @@ test('a port of the host leads to a server, with a token only', async () => {
   assert.deepEqual(await sandbox.publishedPorts(), [])
 })
 
+test('sandboxes of a lease end with their client, and are found by its owner', async () => {
+  const ids: string[] = []
+  let kept: Sandbox
+  {
+    await using client = connect({ lease: 60_000, owner: 'ci-7' })
+    const left = await client.create({ metadata: { a: 'b' } })
+    const [child] = await left.fork()
+    assert.deepEqual([left.lastInfo.metadata, child?.lastInfo.metadata], [{ a: 'b', owner: 'ci-7' }, { a: 'b', owner: 'ci-7' }])
+    assert.equal((await left.info()).lifecycle?.ttlMs, 60_000)
+    kept = (await client.create()).detach()
+    ids.push(left.id, child?.id as string)
+    assert.deepEqual((await Sandbox.list({ owner: 'ci-7' })).map((one) => one.id).sort(), [...ids, kept.id].sort())
+    await using own = await client.create({ ttl: 120_000 })
+    assert.equal((await own.info()).lifecycle?.ttlMs, 120_000)
+  }
+  for (const id of ids) await assert.rejects(Sandbox.connect(id), NotFound)
+  assert.equal((await kept.info()).lifecycle?.ttlMs, undefined)
+  await kept.destroy()
+  assert.throws(() => connect({ lease: 10 }), (error: InvalidRequest) => error.field === 'lease')
+})
+
+test('a lease is renewed, and over when nobody renews it', async () => {
+  const client = connect({ lease: 2_000 })
+  const sandbox = await client.create()
+  const begun = (await sandbox.info()).lifecycle?.expiresAt as string
+  await eventually('it is renewed', async () => ((await Sandbox.connect(sandbox.id)).lastInfo.lifecycle?.expiresAt as string) > begun)
+  client.close()
+  await eventually('it is gone', async () => (await Sandbox.list()).every((one) => one.id !== sandbox.id))
+})
+
 test('the words of other systems are known', async () => {
   const sandbox = await Sandbox.create()
   assert.equal((await sandbox.commands.run('echo hi')).stdout, 'hi\n')
