@@ -223,7 +223,7 @@ func (f *flow) tellClosed() { f.tell(wire.Closed) }
 
 // carry runs the relay between the ends of a flow until it has ended.
 func (f *flow) carry(guest, server relay.Socket, opts relay.Options) error {
-	opts.Up, opts.Down = f.s.up, f.s.down
+	opts.Up, opts.Down = &f.s.up, &f.s.down
 	opts.ServerEnded, opts.GuestHungUp = f.tellClosed, f.awaitWord
 	r, err := relay.New(guest, server, opts)
 	if err != nil {

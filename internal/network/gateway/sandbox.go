@@ -15,7 +15,6 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/dns"
 	"ramet.dev/ramet/internal/network/policy"
-	"ramet.dev/ramet/internal/network/relay"
 	"ramet.dev/ramet/internal/network/wire"
 )
 
@@ -46,8 +45,8 @@ type sandbox struct {
 	names   *dns.Names
 	dns     *dns.Client
 	dials   *rate.Limiter
-	up      *rate.Limiter // bytes of all flows
-	down    *rate.Limiter
+	up      pace // bytes of all flows
+	down    pace
 	pending chan struct{}
 	// treatments is nil if the gateway has no proxy.
 	treatments Treatments
@@ -70,7 +69,7 @@ type sandbox struct {
 func newSandbox(g *Gateway, r Registration, p *policy.Policy, t Treatments, ch *wire.Channel) *sandbox {
 	s := &sandbox{
 		g: g, channel: ch, treatments: t, names: dns.NewNames(), registration: r, policy: p,
-		dials: rate.NewLimiter(dialsPerSecond, dialsPerSecond), up: rate.NewLimiter(rate.Inf, relay.MaxWait), down: rate.NewLimiter(rate.Inf, relay.MaxWait),
+		dials:   rate.NewLimiter(dialsPerSecond, dialsPerSecond),
 		pending: make(chan struct{}, maxPending), flows: map[uint32]*flow{}, open: map[*flow]bool{}, done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -94,12 +93,8 @@ func (s *sandbox) reg() Registration {
 func peerOf(r *Registration) *policy.Peer { return &policy.Peer{Name: r.Name, Metadata: r.Metadata} }
 
 func (s *sandbox) setRate(p *policy.Policy) {
-	limit := rate.Inf
-	if mbit := p.Limits().RateMbit; mbit > 0 {
-		limit = rate.Limit(mbit) * 1e6 / 8
-	}
-	s.up.SetLimit(limit)
-	s.down.SetLimit(limit)
+	s.up.set(p.Limits().RateMbit)
+	s.down.set(p.Limits().RateMbit)
 }
 
 // serve reads the channel until it ends, and then ends all that belongs to the sandbox.

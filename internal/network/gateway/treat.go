@@ -217,7 +217,7 @@ func connOf(f *flow, end *os.File) (*guestConn, error) {
 
 // Read implements net.Conn.
 func (c *guestConn) Read(b []byte) (int, error) {
-	n, err := c.UnixConn.Read(b[:min(len(b), relay.MaxWait)])
+	n, err := c.UnixConn.Read(b[:min(len(b), c.f.s.up.Most())])
 	c.in.Add(int64(n))
 	if n > 0 && c.f.s.up.WaitN(c.f.ctx, n) != nil {
 		return 0, context.Cause(c.f.ctx)
@@ -228,7 +228,7 @@ func (c *guestConn) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (c *guestConn) Write(b []byte) (n int, err error) {
 	for {
-		part := b[n:min(len(b), n+relay.MaxWait)]
+		part := b[n:min(len(b), n+c.f.s.down.Most())]
 		if c.f.s.down.WaitN(c.f.ctx, len(part)) != nil {
 			return n, context.Cause(c.f.ctx)
 		}

@@ -27,8 +27,10 @@ type Socket interface {
 	Close() error
 }
 
-// Limiter delays a flow: WaitN returns when n more bytes may pass. n is at most MaxWait.
+// Limiter delays a flow: WaitN returns when n more bytes may pass. Most is how many it is asked for at
+// once, which is at most MaxWait: flows that share a limiter take turns.
 type Limiter interface {
+	Most() int
 	WaitN(ctx context.Context, n int) error
 }
 
@@ -336,13 +338,23 @@ func fill(from end) (p *pipe, n int, err error) {
 	return p, n, err
 }
 
-// empty moves the n bytes of p to an end.
+// empty moves the n bytes of p to an end, as fast as limit lets it.
 func (r *Relay) empty(p *pipe, to end, n int, limit Limiter, count *atomic.Int64) (side, error) {
-	if limit != nil {
-		if err := limit.WaitN(r.ctx, n); err != nil {
+	for limit != nil && n > 0 {
+		turn := min(n, limit.Most())
+		if err := limit.WaitN(r.ctx, turn); err != nil {
 			return writing, os.ErrDeadlineExceeded
 		}
+		if side, err := move(p, to, turn, count); err != nil {
+			return side, err
+		}
+		n -= turn
 	}
+	return move(p, to, n, count)
+}
+
+// move moves n of the bytes of p to an end.
+func move(p *pipe, to end, n int, count *atomic.Int64) (side, error) {
 	for n > 0 {
 		var m int64
 		var werr error
