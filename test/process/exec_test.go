@@ -106,6 +106,29 @@ func TestSetIDPrograms(t *testing.T) {
 	}
 }
 
+// TestGroupsOfUsers reads a file that only a group may read, as users who are in it or are not.
+func TestGroupsOfUsers(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("box")
+	n.Put("box", api.WriteRequest{FileRef: harness.At("/etc/group")}, "root:x:0:\nworkers:x:1001:\nothers:x:1002:a,worker,b\nlast:x:1003:worker2\nodd:x:-1:worker\nshort:x\n")
+	for path, gid := range map[string]string{"/srv/others": "1002", "/srv/last": "1003"} {
+		n.Put("box", api.WriteRequest{FileRef: harness.At(path)}, "read")
+		n.Guest("box", "edit", "chown "+path+" 0."+gid, "chmod "+path+" 640")
+	}
+	for user, may := range map[string]bool{"worker": true, "1000": true, "worker:workers": false, "1000:1001": false, "4242": false, "worker:others": true} {
+		for path, may := range map[string]bool{"/srv/others": may, "/srv/last": false} {
+			out, err := n.Run("box", api.ExecRequest{Argv: []string{"guest", "cat", path}, User: user}, "")
+			if err != nil || (out.Stdout.String() == "read") != may {
+				t.Errorf("%s reads %s: %q, %v", user, path, out.Stdout.String(), err)
+			}
+			got, err := n.Read("box", api.FileRef{Path: path, User: user})
+			if (err == nil) != may || may && got != "read" {
+				t.Errorf("%s is given %s: %q, %v", user, path, got, err)
+			}
+		}
+	}
+}
+
 // TestExecRefuses makes requests that must not start anything.
 func TestExecRefuses(t *testing.T) {
 	n := harness.NewNode(t)

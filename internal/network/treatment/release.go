@@ -58,12 +58,12 @@ func (p *Proxy) ReleaseAll(ctx context.Context, sandbox string, r *gateway.Regis
 	if p.queue == nil {
 		return p.noQueue
 	}
-	if r != nil && r.Sandbox != sandbox {
+	if r != nil && sandboxOf(r) != sandbox {
 		compiled, err := policy.Compile(r.Policy, p.cfg.Own)
 		if err != nil {
 			return err
 		}
-		err = p.queue.Give(sandbox, r.Sandbox, func(h *held.Request) bool {
+		err = p.queue.Give(sandbox, sandboxOf(r), func(h *held.Request) bool {
 			t := compiled.TreatmentOf(h.Name)
 			return t != nil && t.Hold != ""
 		})

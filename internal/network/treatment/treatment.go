@@ -1,6 +1,7 @@
 package treatment
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -139,12 +140,12 @@ type state struct {
 	group     *group
 }
 
+// sandboxOf returns the sandbox of a registration, which is its id unless it names one.
+func sandboxOf(r *gateway.Registration) string { return cmp.Or(r.Sandbox, r.ID) }
+
 // newState makes the rules of a registration. Authority and group are acquired, until drop.
 func (p *Proxy) newState(r *gateway.Registration, compiled *policy.Policy) (*state, error) {
-	st := &state{id: r.ID, sandbox: r.Sandbox, policy: compiled}
-	if st.sandbox == "" {
-		st.sandbox = r.ID
-	}
+	st := &state{id: r.ID, sandbox: sandboxOf(r), policy: compiled}
 	if !compiled.TreatsRequests() {
 		return st, nil
 	}

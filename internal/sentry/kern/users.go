@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,18 +20,26 @@ import (
 // guest owns these files.
 const maxAccounts = 1 << 20
 
+// maxGroups is how many groups a process may be in, besides its own: NGROUPS_MAX of Linux.
+const maxGroups = 65536
+
 // Credentials returns the credentials of name: empty for root, or a user name or uid with
-// an optional :group. Unlike gVisor's own look-up it never takes an unknown name
-// for root.
+// an optional :group. As with Docker, a user other than root is in the groups that /etc/group has it in,
+// unless the group is given. Unlike gVisor's own look-up Credentials never takes an unknown name for
+// root.
 func (k *Kernel) Credentials(ctx context.Context, mns *vfs.MountNamespace, name string) (*auth.Credentials, error) {
 	ns := k.RootUserNamespace()
 	if name == "" {
 		return auth.NewRootCredentials(ns), nil
 	}
 	account, group, hasGroup := strings.Cut(name, ":")
-	uid, gid, err := k.account(ctx, mns, account)
+	login, uid, gid, err := k.account(ctx, mns, account)
 	if err != nil {
 		return nil, err
+	}
+	var more []auth.KGID
+	if !hasGroup && login != "" && uid != 0 {
+		more = k.groupsOf(ctx, mns, login)
 	}
 	if hasGroup {
 		if gid, err = k.group(ctx, mns, group); err != nil {
@@ -45,10 +54,11 @@ func (k *Kernel) Credentials(ctx context.Context, mns *vfs.MountNamespace, name 
 		all := auth.NewRootCredentials(ns)
 		caps = &auth.TaskCapabilities{PermittedCaps: all.PermittedCaps, EffectiveCaps: all.EffectiveCaps, BoundingCaps: all.BoundingCaps}
 	}
-	return auth.NewUserCredentials(auth.KUID(uid), auth.KGID(gid), nil, caps, ns), nil
+	return auth.NewUserCredentials(auth.KUID(uid), auth.KGID(gid), more, caps, ns), nil
 }
 
-func (k *Kernel) account(ctx context.Context, mns *vfs.MountNamespace, account string) (uid, gid uint32, err error) {
+// account returns the user of a name or uid. The user of a uid that has no line has no name.
+func (k *Kernel) account(ctx context.Context, mns *vfs.MountNamespace, account string) (login string, uid, gid uint32, err error) {
 	number, numErr := parseID(account)
 	found := k.scanAccounts(ctx, mns, "/etc/passwd", func(f []string) bool {
 		if len(f) < 4 {
@@ -59,16 +69,16 @@ func (k *Kernel) account(ctx context.Context, mns *vfs.MountNamespace, account s
 		if uerr != nil || gerr != nil || f[0] != account && (numErr != nil || u != number) {
 			return false
 		}
-		uid, gid = u, gr
+		login, uid, gid = f[0], u, gr
 		return true
 	})
 	switch {
 	case found:
-		return uid, gid, nil
+		return login, uid, gid, nil
 	case numErr == nil:
-		return number, 0, nil // as Docker: an unknown uid has group 0
+		return "", number, 0, nil // as Docker: an unknown uid has group 0
 	}
-	return 0, 0, api.Invalid("user", "no user %q in the sandbox's /etc/passwd", account)
+	return "", 0, 0, api.Invalid("user", "no user %q in the sandbox's /etc/passwd", account)
 }
 
 func (k *Kernel) group(ctx context.Context, mns *vfs.MountNamespace, group string) (gid uint32, err error) {
@@ -86,6 +96,20 @@ func (k *Kernel) group(ctx context.Context, mns *vfs.MountNamespace, group strin
 		return 0, api.Invalid("user", "no group %q in the sandbox's /etc/group", group)
 	}
 	return gid, nil
+}
+
+// groupsOf returns the groups that /etc/group has a user in, besides that of its line in /etc/passwd.
+func (k *Kernel) groupsOf(ctx context.Context, mns *vfs.MountNamespace, login string) (groups []auth.KGID) {
+	k.scanAccounts(ctx, mns, "/etc/group", func(f []string) bool {
+		if len(f) < 4 || !slices.Contains(strings.Split(strings.TrimSpace(f[3]), ","), login) {
+			return false
+		}
+		if gid, err := parseID(f[2]); err == nil && !slices.Contains(groups, auth.KGID(gid)) {
+			groups = append(groups, auth.KGID(gid))
+		}
+		return len(groups) == maxGroups
+	})
+	return groups
 }
 
 // parseID parses a user or group id. The largest number stands for none, as in
