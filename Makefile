@@ -134,7 +134,7 @@ test-sentry: $(SENTRY)
 test-python: build ## check and test the Python SDK
 	@mkdir -p $(CACHE)
 	@echo "== Python SDK"
-	@RAMET_TEST_BUILD=1 sdk/python/tools/test.sh $(CACHE) $(BIN) 2>&1 | tee -a $(LOG)
+	@RAMET_TEST_BUILD=$${RAMET_TEST_BUILD:-1} sdk/python/tools/test.sh $(CACHE) $(BIN) 2>&1 | tee -a $(LOG)
 
 .PHONY: sdk
 sdk: build sdk-typescript ## build the packages of the SDKs: with the program, and without
@@ -177,6 +177,7 @@ SOAK  ?= 10m
 soak: $(SENTRY) ## the suites with KILLS kills of each kind, and for SOAK what is random
 	RAMET_TEST_BUILD=1 RAMET_TEST_SEED=random RAMET_TEST_KILLS=$(KILLS) RAMET_FS_FUZZ=$(SOAK) RAMET_SOAK=$(SOAK) \
 		CGO_ENABLED=0 $(GO) test -v -count=1 -timeout 24h $$($(GO) list ./test/... | grep -v /docs$$)
+	RAMET_TEST_BUILD=all $(MAKE) --no-print-directory test-python test-typescript # with all recipes
 	$(MAKE) --no-print-directory test-dist
 
 .PHONY: race

@@ -7,7 +7,9 @@ import asyncio
 import doctest
 import importlib
 import inspect
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -15,6 +17,7 @@ from typing import Any, Dict, List
 import pytest
 
 import ramet
+from ramet._config import find_program
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -49,6 +52,19 @@ def test_docstring(test: doctest.DocTest, daemon: object) -> None:
         assert checker.check_output(example.want, "".join(said), 0), f"{example.source}gave {said}, not {example.want}"
 
 
+IMAGES = re.compile(r"^\$ ramet (?=image build (\S+) )(.*)$", re.M)
+
+
+def provide(name: str, command: List[str]) -> None:
+    """Build the image of a recipe, or skip its test: browsers and servers are large."""
+    with ramet.connect() as client:
+        if any(name in (image.names or []) for image in client.images.list()):
+            return
+    if os.environ.get("RAMET_TEST_BUILD") != "all":
+        pytest.skip(f"the image {name} is not at hand: RAMET_TEST_BUILD=all has it built")
+    subprocess.run([find_program(), *command], check=True, stdout=subprocess.DEVNULL)
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_document(
     path: Path, daemon: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -57,6 +73,8 @@ def test_document(
 
     What it prints is compared with the comments behind print(). A part in … stands for anything.
     """
+    for name, command in IMAGES.findall(path.read_text()) if path.parent.name == "recipes" else ():
+        provide(name, command.split())
     monkeypatch.chdir(tmp_path)
     names: Dict[str, Any] = {"__name__": "document"}
     blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.S)

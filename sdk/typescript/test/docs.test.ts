@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { packageDir, repository } from './harness.js'
+import { packageDir, program, repository } from './harness.js'
 
 const documents = [join(packageDir, 'README.md'), join(repository, 'docs/typescript.md'), ...pagesOf('recipes'), ...pagesOf('docs/coming-from')]
 const dir = mkdtempSync(join(packageDir, 'build/docs-')) // in the package, which finds itself by its name there
@@ -19,18 +19,21 @@ function pagesOf(directory: string): string[] {
 interface Snippet {
   name: string
   code: string
+  /** Commands that build the images which a recipe says that it needs. */
+  builds: string[][]
 }
 
 /** Returns the blocks of a document. One that begins with "// continues" follows the block before it in one program. */
 function snippetsOf(file: string): Snippet[] {
   const out: Snippet[] = []
   const text = readFileSync(file, 'utf8')
+  const builds = basename(dirname(file)) === 'recipes' ? [...text.matchAll(/^\$ ramet (image build .*)$/gm)].map(([, command]) => (command as string).split(' ')) : []
   for (const block of text.matchAll(/^```ts\n([^]*?)^```$/gm)) {
     const code = block[1] as string
     const line = text.slice(0, block.index).split('\n').length
     const previous = out.at(-1)
     if (code.startsWith('// continues') && previous) previous.code += code
-    else out.push({ name: `${basename(file, '.md')}-${line}`, code })
+    else out.push({ name: `${basename(file, '.md')}-${line}`, code, builds })
   }
   return out
 }
@@ -67,8 +70,22 @@ test('the documents have examples', () => {
   assert.ok(snippets.length >= 10, `${snippets.length} blocks`)
 })
 
-for (const { name, code } of snippets) {
-  test(`the example ${name} does what it says`, async () => {
+/** Builds an image of a recipe unless it is there. Browsers and servers are large: it returns why their tests are skipped. */
+function provide(build: string[]): string | undefined {
+  const name = build[2] as string
+  if (spawnSync(program, ['image', 'inspect', name]).status === 0) return undefined
+  if (process.env['RAMET_TEST_BUILD'] !== 'all') return `the image ${name} is not at hand: RAMET_TEST_BUILD=all has it built`
+  const built = spawnSync(program, build, { encoding: 'utf8' })
+  assert.equal(built.status, 0, built.stderr)
+  return undefined
+}
+
+for (const { name, code, builds } of snippets) {
+  test(`the example ${name} does what it says`, async (t) => {
+    for (const build of builds) {
+      const why = provide(build)
+      if (why !== undefined) return t.skip(why)
+    }
     const work = join(dir, `${name}-work`)
     mkdirSync(work)
     const out = await new Promise<{ status: number | null; stdout: string; stderr: string }>((resolve) => {

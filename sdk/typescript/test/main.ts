@@ -37,7 +37,7 @@ const world = new World(images)
 await world.serve()
 const status = await new Promise<number | null>((resolve) => {
   const args = ['--test', '--test-concurrency=2', '--test-timeout=120000', `--test-reporter=${process.env['TEST_REPORTER'] ?? 'spec'}`, ...files]
-  const tests = spawn(process.execPath, args, { env: { ...world.env, RAMET_TEST_IMAGES: images }, stdio: 'inherit', cwd: packageDir })
+  const tests = spawn(process.execPath, args, { env: { ...world.env, RAMET_TEST_IMAGES: images, RAMET_TEST_BUILD: process.env['RAMET_TEST_BUILD'] }, stdio: 'inherit', cwd: packageDir })
   tests.once('close', resolve)
 })
 const left = await world.end()
