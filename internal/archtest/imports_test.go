@@ -205,6 +205,7 @@ var arrows = []struct {
 	{"internal/cli/session", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/values", "internal/httpwire", "api"}, "what all commands share; it knows no command"},
 	{"internal/cli/sandboxes", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli/lineage", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "api"}, "commands: what they can do, REST can do"},
+	{"internal/cli/explore", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "internal/network/document", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli/network", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "internal/network/document", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli/run", []string{"client", "internal/cli/console", "internal/cli/session", "internal/cli/values", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli/processes", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "internal/httpwire", "internal/peer", "api"}, "commands: what they can do, REST can do"},
@@ -213,7 +214,7 @@ var arrows = []struct {
 	{"internal/cli/images", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli/service", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "internal/httpwire", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli", []string{
-		"client", "internal/cli/compare", "internal/cli/console", "internal/cli/files", "internal/cli/images", "internal/cli/lineage", "internal/cli/network", "internal/cli/processes", "internal/cli/run", "internal/cli/sandboxes",
+		"client", "internal/cli/compare", "internal/cli/console", "internal/cli/explore", "internal/cli/files", "internal/cli/images", "internal/cli/lineage", "internal/cli/network", "internal/cli/processes", "internal/cli/run", "internal/cli/sandboxes",
 		"internal/cli/service", "internal/cli/session", "internal/cli/values", "internal/httpwire", "api",
 	}, "the command line is a client like any other: what it can do, REST can do"},
 	{"internal/workload", []string{"client", "api"}, "it finds out what any user of the client could"},

@@ -83,6 +83,14 @@ ramet diff try-1 try-2 --processes --variables`,
 ramet merge base try-1 try-2 --exclude __pycache__
 ramet merge base try-3 --strategy theirs --path /srv/app`,
 		"promote": `ramet promote try-1`,
+		"explore": `ramet explore base -n 8 --best -- ./try.sh
+ramet explore base --vary LR=0.1,0.01 --score json=loss --min -- ./train.py
+ramet explore base -n 4 --first --timeout 1m -c 'make test'
+ramet explore base -f plan.yaml --set search.rounds=3 --json`,
+		"explore ls":     `ramet explore ls base`,
+		"explore show":   `ramet explore show xpl_jlpofkb4jzkxl33l`,
+		"explore cancel": `ramet explore cancel xpl_jlpofkb4jzkxl33l`,
+		"explore rm":     `ramet explore rm xpl_jlpofkb4jzkxl33l`,
 
 		"network": `ramet create python --name base --net host-registries
 ramet network show base

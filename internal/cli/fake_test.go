@@ -243,6 +243,7 @@ func fakeService() *apitest.Service {
 		TenantFuncs:   fakeTenants(),
 		NetworkFuncs:  fakeNetworks(),
 		SecretFuncs:   fakeSecrets(),
+		ExploreFuncs:  fakeExplorations(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ramet.dev/ramet/internal/cli/compare"
+	"ramet.dev/ramet/internal/cli/explore"
 	"ramet.dev/ramet/internal/cli/files"
 	"ramet.dev/ramet/internal/cli/images"
 	"ramet.dev/ramet/internal/cli/lineage"
@@ -35,6 +36,7 @@ func (a *app) groups() []group {
 	ps := processes.New(a.Session)
 	fl := files.New(a.Session)
 	cmp := compare.New(a.Session)
+	exp := explore.New(a.Session)
 	img := images.New(a.Session)
 	net := network.New(a.Session)
 	svc := service.New(a.Session)
@@ -46,7 +48,7 @@ func (a *app) groups() []group {
 		{"Run code and files", []*cobra.Command{
 			rn.ExecCommand(), rn.ShellCommand(), rn.RunCodeCommand(), rn.AttachCommand(), ps.PsCommand(), ps.LogsCommand(), ps.KillCommand(), fl.CpCommand(), ps.PortCommand(),
 		}},
-		{"Fork, compare, merge", []*cobra.Command{lin.ForkCommand(), cmp.DiffCommand(), cmp.MergeCommand(), lin.PromoteCommand()}},
+		{"Fork, compare, merge", []*cobra.Command{lin.ForkCommand(), cmp.DiffCommand(), cmp.MergeCommand(), lin.PromoteCommand(), exp.ExploreCommand()}},
 		{"Snapshots", []*cobra.Command{
 			lin.SnapshotCommand(), lin.SnapshotsCommand(), lin.RestoreCommand(), lin.RollbackCommand(), lin.VerifyCommand(), lin.TimelineCommand(), lin.BisectCommand(),
 		}},
@@ -112,10 +114,11 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 		about = cmd.Short
 	}
 	fmt.Fprintf(&b, "%s\n\nUsage:\n", wrapped(strings.TrimSpace(about), helpWidth))
+	if _, words, _ := strings.Cut(cmd.Use, " "); !cmd.HasAvailableSubCommands() || words != "" {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "  %s COMMAND [flags]\n", cmd.CommandPath())
-	} else {
-		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
 	}
 	if cmd.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -26,21 +27,7 @@ func Parse(text []byte) (*api.NetworkPolicy, error) {
 	if len(text) > MaxSize {
 		return nil, api.Invalid("network", "the document has more than %d bytes", MaxSize)
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	var root yaml.Node
-	switch err := dec.Decode(&root); {
-	case errors.Is(err, io.EOF):
-		return &api.NetworkPolicy{}, nil // nothing but comments
-	case err != nil && json.Valid(text): // JSON may have characters that YAML wants escaped
-		return api.DecodeNetworkPolicy(text)
-	case err != nil:
-		return nil, syntaxError(err)
-	}
-	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return nil, api.Invalid("network", "there is a second document after ---")
-	}
-	c := converter{}
-	value, err := c.value(&root, 0)
+	value, err := read(&converter{field: "network"}, text)
 	if err != nil {
 		return nil, err
 	}
@@ -54,22 +41,56 @@ func Parse(text []byte) (*api.NetworkPolicy, error) {
 	return api.DecodeNetworkPolicy(asJSON)
 }
 
+// MaxPlan bounds the text of the plan of an exploration.
+const MaxPlan = 16 << 20
+
+// ParsePlan reads the plan of an exploration as a value of JSON, nil if it has nothing but comments.
+// It refuses what Parse refuses, but for the meaning of members.
+func ParsePlan(text []byte) (any, error) {
+	if len(text) > MaxPlan {
+		return nil, api.Invalid("plan", "it has more than %d bytes", MaxPlan)
+	}
+	return read(&converter{field: "plan", fractions: true}, text)
+}
+
+// read returns a document as a value of JSON.
+func read(c *converter, text []byte) (value any, err error) {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var root yaml.Node
+	switch err := dec.Decode(&root); {
+	case errors.Is(err, io.EOF):
+		return nil, nil // nothing but comments
+	case err != nil && json.Valid(text): // JSON may have characters that YAML wants escaped
+		return json.RawMessage(text), nil
+	case err != nil:
+		return nil, c.syntaxError(err)
+	}
+	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, api.Invalid(c.field, "there is a second document after ---")
+	}
+	return c.value(&root, 0)
+}
+
 // syntaxError says what is wrong, and how it is most often put right: names that begin with * have
 // to be quoted in YAML.
-func syntaxError(err error) error {
+func (c *converter) syntaxError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.Contains(text, "alias") || strings.Contains(text, "anchor") || strings.Contains(text, "expected alphabetic") {
 		text += ` (a name that begins with * is quoted: "*.example.org")`
 	}
-	return api.Invalid("network", "the document is no YAML: %s", text)
+	return api.Invalid(c.field, "the document is no YAML: %s", text)
 }
 
 // converter makes values of JSON of the nodes of one document.
-type converter struct{ nodes int }
+type converter struct {
+	field     string // that errors name
+	fractions bool   // numbers may have fractions
+	nodes     int
+}
 
 func (c *converter) value(n *yaml.Node, depth int) (any, error) {
 	if c.nodes++; c.nodes > maxNodes || depth > maxDepth {
-		return nil, fault(n, "the document is nested more than %d deep, or has more than %d values", maxDepth, maxNodes)
+		return nil, c.fault(n, "the document is nested more than %d deep, or has more than %d values", maxDepth, maxNodes)
 	}
 	switch n.Kind {
 	case yaml.DocumentNode:
@@ -87,9 +108,9 @@ func (c *converter) value(n *yaml.Node, depth int) (any, error) {
 	case yaml.MappingNode:
 		return c.mapping(n, depth)
 	case yaml.ScalarNode:
-		return scalar(n)
+		return c.scalar(n)
 	}
-	return nil, fault(n, `references (*name) are not followed; a name that begins with * is quoted: "*.example.org"`)
+	return nil, c.fault(n, `references (*name) are not followed; a name that begins with * is quoted: "*.example.org"`)
 }
 
 func (c *converter) mapping(n *yaml.Node, depth int) (any, error) {
@@ -97,10 +118,10 @@ func (c *converter) mapping(n *yaml.Node, depth int) (any, error) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
-			return nil, fault(key, "keys are plain words, and << is none")
+			return nil, c.fault(key, "keys are plain words, and << is none")
 		}
 		if _, twice := out[key.Value]; twice {
-			return nil, fault(key, "%q is given twice", key.Value)
+			return nil, c.fault(key, "%q is given twice", key.Value)
 		}
 		v, err := c.value(n.Content[i+1], depth+1)
 		if err != nil {
@@ -112,7 +133,7 @@ func (c *converter) mapping(n *yaml.Node, depth int) (any, error) {
 }
 
 // scalar returns the value of a word, by the tag that YAML 1.2 gives it.
-func scalar(n *yaml.Node) (any, error) {
+func (c *converter) scalar(n *yaml.Node) (any, error) {
 	switch n.Tag {
 	case "!!str", "!!timestamp": // a time is a word here
 		return n.Value, nil
@@ -121,21 +142,26 @@ func scalar(n *yaml.Node) (any, error) {
 	case "!!bool":
 		var b bool
 		if err := n.Decode(&b); err != nil {
-			return nil, fault(n, "%q is not true or false", n.Value)
+			return nil, c.fault(n, "%q is not true or false", n.Value)
 		}
 		return b, nil
 	case "!!int":
 		var i int64
 		if err := n.Decode(&i); err != nil {
-			return nil, fault(n, "%.100q is no number that is used here", n.Value)
+			return nil, c.fault(n, "%.100q is no number that is used here", n.Value)
 		}
 		return i, nil
+	case "!!float":
+		var f float64
+		if err := n.Decode(&f); err == nil && c.fractions && !math.IsNaN(f) && !math.IsInf(f, 0) {
+			return f, nil
+		}
 	}
-	return nil, fault(n, "%.100q has the type %.50s, which has no use here", n.Value, n.Tag)
+	return nil, c.fault(n, "%.100q has the type %.50s, which has no use here", n.Value, n.Tag)
 }
 
-func fault(n *yaml.Node, format string, args ...any) error {
-	return api.Invalid("network", "line %d: %s", n.Line, fmt.Sprintf(format, args...))
+func (c *converter) fault(n *yaml.Node, format string, args ...any) error {
+	return api.Invalid(c.field, "line %d: %s", n.Line, fmt.Sprintf(format, args...))
 }
 
 // Format writes a document in YAML, without the members that say nothing. Parse reads it.

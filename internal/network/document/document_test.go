@@ -204,3 +204,22 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// The plan of an exploration has fractions, and the bounds of documents.
+func TestParsePlan(t *testing.T) {
+	v, err := ParsePlan([]byte("a: 0.5\nb: [1, x, true]\n"))
+	if want := map[string]any{"a": 0.5, "b": []any{int64(1), "x", true}}; err != nil || !reflect.DeepEqual(v, want) {
+		t.Errorf("%v, %v", v, err)
+	}
+	for text, want := range map[string]string{
+		"a: .nan": "no use here", "a: .inf": "no use here", "a: 1\na: 2": "given twice", "a: 1\n---\nb: 2": "second document", "a: &x [1]\nb: *x": "not followed",
+		strings.Repeat("[", 200) + strings.Repeat("]", 200): "nested more",
+	} {
+		if _, err := ParsePlan([]byte(text)); err == nil || api.AsError(err).Field != "plan" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v, not %q", text, err, want)
+		}
+	}
+	if _, err := Parse([]byte("a: 0.5")); err == nil {
+		t.Error("a network document has no fractions")
+	}
+}
