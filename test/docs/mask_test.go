@@ -24,7 +24,7 @@ var masks = []struct {
 	{regexp.MustCompile(`[ \t]+`), " "},
 }
 
-var identifier = regexp.MustCompile(`\b(sbx|snap|img|tok)[_-][a-z2-7]{16}\b`)
+var identifier = regexp.MustCompile(`\b(sbx|snap|img|tok|xpl)[_-][a-z2-7]{16}\b`)
 
 // masker makes two outputs comparable. It numbers identifiers in the order in which they come, so
 // that one that is meant to be an earlier one has to be that.
