@@ -55,7 +55,10 @@ type Target interface {
 }
 
 // Comparer compares and merges. It is safe for concurrent use.
-type Comparer struct{ cfg Config }
+type Comparer struct {
+	cfg   Config
+	turns turns
+}
 
 // New returns a Comparer.
-func New(cfg Config) *Comparer { return &Comparer{cfg} }
+func New(cfg Config) *Comparer { return &Comparer{cfg: cfg} }

@@ -62,7 +62,7 @@ func (c *Comparer) Diff(ctx context.Context, fromRef, toRef string, req api.Diff
 		}
 	}
 	if req.Variables {
-		if d.Variables, err = c.variables(ctx, fromRef, toRef); err != nil {
+		if d.Variables, err = c.variables(ctx, from.ID, to.ID); err != nil {
 			return nil, fmt.Errorf("diff: %w", err)
 		}
 	}

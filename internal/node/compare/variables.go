@@ -48,6 +48,11 @@ func joined[V any](a, b map[string]V) map[string]V {
 // describeVariables asks the interpreters of a sandbox for their variables. The
 // variables of shells are not compared.
 func (c *Comparer) describeVariables(ctx context.Context, ref string) (map[string]described, error) {
+	done, err := c.turns.take(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	contexts, err := c.cfg.Guests.Contexts(ctx, ref)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return nil, api.Invalid("variables", "%q is not a running sandbox: only those have variables", ref)

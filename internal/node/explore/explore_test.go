@@ -407,3 +407,21 @@ func TestTailsAreBounded(t *testing.T) {
 }
 
 var _ Sandboxes = (*world)(nil)
+
+// TestACallerThatIsGoneHasBegunIt begins an exploration for a caller that does not wait for the answer:
+// the answer is kept for one that asks again with the same key.
+func TestACallerThatIsGoneHasBegunIt(t *testing.T) {
+	w := newWorld()
+	w.exec = falling
+	e := w.open(t)
+	ctx := access.With(t.Context(), access.Caller{Tenant: access.DefaultTenant, Scope: api.ScopeAdmin, Owner: true})
+	gone, leave := context.WithCancel(ctx)
+	leave()
+	x, err := e.Explore(gone, "base", api.ExplorePlan{Width: 2, Run: command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err = e.GetExploration(ctx, x.ID, true); err != nil || x.State != api.ExplorationDone {
+		t.Errorf("%+v: %v", x, err)
+	}
+}

@@ -143,11 +143,9 @@ func (e *Explorer) Explore(ctx context.Context, ref string, plan api.ExplorePlan
 		defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
 		r.lead(ctx, r.explore)
 	})
-	select {
-	case <-r.begun:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	// Also for a caller that has gone: one that asks again with its idempotency key finds this
+	// exploration, and does not begin another one.
+	<-r.begun
 	if r.refused != nil {
 		return nil, fmt.Errorf("explore: %w", r.refused)
 	}
