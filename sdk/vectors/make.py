@@ -21,6 +21,7 @@ FILES = f"/v1/sandboxes/{SBX}/files"
 INTERFACE = "X-Ramet-Interface"
 HELD = f"/v1/sandboxes/{SBX}/held"
 PUBLISHED = f"/v1/sandboxes/{SBX}/ports/published"
+EVENTS = "text/event-stream"
 FRAMES = "application/vnd.ramet.frames"
 
 
@@ -105,6 +106,50 @@ def sandbox(id_: str = SBX, state: str = "running", **more: Any) -> dict[str, An
 def held(id_: str, state: str) -> dict[str, Any]:
     times = {"created_at": "2026-11-25T12:00:00Z", "changed_at": "2026-11-25T12:00:00Z"}
     return {"id": id_, "sandbox": SBX, "name": "api.example.org", "port": 443, "tls": True, "method": "POST", "target": "/", "size": 0, "digest": "", "state": state, **times}
+
+
+def exploration(state: str, *attempts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "id": "xpl_aaaaaaaaaaaaaaaa", "sandbox": SBX, "state": state, "strategy": "all", "goal": "min", "then": "promote", "winners": [],
+        "children": list(attempts), "rounds": [], "created_at": "2026-11-25T12:00:00Z", "seq": 1, **more,
+    }  # fmt: skip
+
+
+def attempt(index: int, state: str, **more: Any) -> dict[str, Any]:
+    return {"index": index, "round": 1, "state": state, "stdout": "", "stderr": "", **more}
+
+
+def explorations() -> list[Any]:
+    one = "/v1/explorations/xpl_aaaaaaaaaaaaaaaa"
+    call = ("explore", {"command": "x", "variants": [{"A": "1"}, {"A": "2"}], "score": "number", "goal": "min", "then": "promote", "timeout": 2})
+    body = {"run": {"shell": "x", "timeout_ms": 2000}, "variants": [{"env": {"A": "1"}}, {"env": {"A": "2"}}], "score": {"by": "number", "goal": "min"}, "then": "promote"}
+    begin = request("POST", f"/v1/sandboxes/{SBX}/explorations", headers={"idempotency-key": "*"}, body=body)
+    begun = answer(exploration("running", attempt(0, "running"), attempt(1, "waiting")), "202 Accepted")
+    wait = request("GET", one, query={"wait": "true"})
+    done = exploration("done", attempt(0, "succeeded", score=2.5), attempt(1, "succeeded", score=1, won=True), winners=[1], promoted=True)
+    failed = exploration("failed", attempt(0, "failed"), error={"code": "conflict", "detail": "promote the winner"})
+    daemon = {"interrupted": exploration("interrupted", attempt(0, "stopped"), error={"code": "unavailable", "detail": "the daemon ended"})}
+    follow = request("GET", f"{one}/events", query={"follow": "true", "since": "0"})
+    since = request("GET", f"{one}/events", query={"follow": "true", "since": "2"})
+    changed = [{"seq": n, "time": "2026-11-25T12:00:00Z", "kind": kind, "state": "running"} for n, kind in enumerate(("round", "attempt", "novelty"), 1)]
+    events = [event("event", doc, str(doc["seq"])) for doc in changed]
+    end = event("end", {})
+    watch = ("explore_events", {"command": "x"})
+    plain = request("POST", f"/v1/sandboxes/{SBX}/explorations", body={"run": {"shell": "x"}})
+    result = {"state": "done", "scores": [2.5, 1], "winners": [1]}
+    return [
+        case("an exploration", "the plan, and the table of its end", call, [exchange(begin, begun), exchange(wait, answer(done))], {"result": result}),
+        case("an exploration that has ended when it is answered", "nothing is waited for", call, [exchange(begin, answer(done, "202 Accepted"))], {"result": result}),
+        case("an answer that is lost", "the same exploration is asked for", call,
+             [exchange(begin, b"", "close"), exchange({**begin, "same": ["idempotency-key"]}, begun), exchange(wait, answer(done))], {"result": result}),
+        case("a daemon that is replaced", "while an exploration is waited for", call, [exchange(begin, begun), exchange(wait, b"", "close"), exchange(wait, answer(done))], {"result": result}),
+        case("an exploration that fails", "of the class of explorations, with the code of the reason", call, [exchange(begin, begun), exchange(wait, answer(failed))], error("ExploreError", "conflict", detail="promote the winner")),
+        case("an exploration that is interrupted", "the daemon ended", call, [exchange(begin, begun), exchange(wait, answer(daemon["interrupted"]))], error("ExploreError", "unavailable")),
+        case("a plan that is wrong", "the field is that of the plan", call, [exchange(begin, problem(400, "invalid_argument", "9 is not from 1 to 2, the width", field="search.successes"))], error("InvalidRequest", "invalid_argument", field="search.successes")),
+        case("events of an exploration", "also of kinds that are new", watch, [exchange(plain, begun), exchange(follow, chunked(EVENTS, *events, end))], {"result": {"kinds": ["round", "attempt", "novelty"]}}),
+        case("events that break off", "they go on after the last one", watch, [exchange(plain, begun), exchange(follow, chunked(EVENTS, *events[:2], end=False), "close"), exchange(since, chunked(EVENTS, events[2], end))],
+             {"result": {"kinds": ["round", "attempt", "novelty"]}}),
+    ]  # fmt: skip
 
 
 def request(method: str, path: str, **more: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, List, Optional
 from ._errors import CodeError as CodeError
 from ._errors import CommandError as CommandError
 from ._errors import Conflict as Conflict
+from ._errors import ExploreError as ExploreError
 from ._errors import ForkError as ForkError
 from ._errors import InvalidRequest as InvalidRequest
 from ._errors import LimitExceeded as LimitExceeded
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ._async._contexts import AsyncContext as AsyncContext
     from ._async._contexts import AsyncRunStream as AsyncRunStream
     from ._async._exec import AsyncExecStream as AsyncExecStream
+    from ._async._explore import AsyncExploration as AsyncExploration
     from ._async._ports import AsyncPort as AsyncPort
     from ._async._processes import AsyncProcess as AsyncProcess
     from ._async._processes import AsyncTerminal as AsyncTerminal
@@ -41,8 +43,15 @@ if TYPE_CHECKING:
     from ._async._sandbox import AsyncSnapshot as AsyncSnapshot
     from ._async._secrets import AsyncHeld as AsyncHeld
     from ._async._secrets import AsyncSecrets as AsyncSecrets
+    from ._explore import Plan as Plan
+    from ._explore import Score as Score
+    from ._explore import Search as Search
+    from ._explore import Variant as Variant
+    from ._models import Attempt as Attempt
     from ._models import Diff as Diff
     from ._models import Event as Event
+    from ._models import ExplorationEvent as ExplorationEvent
+    from ._models import ExplorationInfo as ExplorationInfo
     from ._models import FileInfo as FileInfo
     from ._models import Health as Health
     from ._models import HeldRequest as HeldRequest
@@ -61,6 +70,7 @@ if TYPE_CHECKING:
     from ._sync._contexts import Context as Context
     from ._sync._contexts import RunStream as RunStream
     from ._sync._exec import ExecStream as ExecStream
+    from ._sync._explore import Exploration as Exploration
     from ._sync._ports import Port as Port
     from ._sync._processes import Process as Process
     from ._sync._processes import Terminal as Terminal
@@ -82,13 +92,14 @@ _LAZY = {
     "_client": ("Client",),
     "_contexts": ("Context", "RunStream"),
     "_exec": ("ExecStream",),
+    "_explore": ("Exploration",),
     "_ports": ("Port",),
     "_processes": ("Process", "Terminal"),
     "_sandbox": ("Sandbox", "Sandboxes", "Snapshot"),
     "_secrets": ("Held", "Secrets"),
 }
 _MODELS = (
-    "Diff", "Event", "FileInfo", "Health", "HeldRequest", "Image", "MergeResult", "ProcessInfo", "Progress",
+    "Attempt", "Diff", "Event", "ExplorationEvent", "ExplorationInfo", "FileInfo", "Health", "HeldRequest", "Image", "MergeResult", "ProcessInfo", "Progress",
     "PublishedPort", "SandboxInfo", "Secret", "SnapshotInfo", "Stats", "Step", "Tree",
 )  # fmt: skip
 _TYPES = ("CellError", "Chunk", "Execution", "Result", "Rich")
@@ -97,11 +108,12 @@ _WHERE = {
     **{name: f"._sync.{module}" for module, names in _LAZY.items() for name in names},
     **{f"Async{name}": f"._async.{module}" for module, names in _LAZY.items() for name in names},
     **{name: "._models" for name in _MODELS},
+    **{name: "._explore" for name in ("Plan", "Score", "Search", "Variant")},
     **{name: "._types" for name in _TYPES},
 }
 
 _ERRORS = [
-    "CodeError", "CommandError", "Conflict", "ForkError", "InvalidRequest", "LimitExceeded", "NotFound",
+    "CodeError", "CommandError", "Conflict", "ExploreError", "ForkError", "InvalidRequest", "LimitExceeded", "NotFound",
     "PermissionDenied", "RametError", "SandboxGone", "Timeout", "Unavailable", "VersionMismatch",
 ]  # fmt: skip
 

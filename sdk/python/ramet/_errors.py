@@ -97,6 +97,13 @@ class Timeout(RametError):
     """What the cell wrote and showed until then."""
 
 
+class ExploreError(RametError):
+    """An exploration failed, or the daemon ended meanwhile. What it came to is in `exploration`."""
+
+    exploration: Any
+    """The exploration, with the table of its attempts."""
+
+
 class VersionMismatch(RametError):
     """The daemon has another version of the interface than this SDK: they do not understand each other."""
 

@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Any, ClassVar, Dict, List, Optional
 
 from ._model import Model
-from ._views import DiffView, MergeView, TreeView
+from ._views import DiffView, ExplorationView, MergeView, TreeView
 
 INTERFACE = "1.0"
 """The version of the REST interface that this SDK knows."""
 
 __all__ = [
+    "Attempt",
     "AutoCheckpoint",
     "BisectResult",
     "Change",
@@ -26,6 +27,9 @@ __all__ = [
     "Event",
     "Exceeded",
     "ExitInfo",
+    "ExplorationEvent",
+    "ExplorationInfo",
+    "ExploreRound",
     "ExtractResult",
     "FileEvent",
     "FileEvents",
@@ -383,6 +387,337 @@ class Event(Model):
     _renamed: ClassVar[Any] = {"from": "from_"}
 
 
+class Exceeded(Model):
+    """The type Exceeded of the REST interface."""
+
+    asked: Optional[int] = None
+    """Amount that the request would add."""
+    limit: str
+    """Member of the quota; operations is the number of operations at once."""
+    max: int
+    """The limit."""
+    of: str
+    """Whose: "tenant NAME", "tree ID" or "the daemon"."""
+    retry_s: Optional[int] = None
+    """Seconds after which to try again, if that may help; as in the header Retry-After."""
+    used: float
+    """Consumption now."""
+
+
+class ErrorInfo(Model):
+    """The type Error of the REST interface."""
+
+    code: str
+    """The kind of error."""
+    detail: str
+    """What happened."""
+    exceeded: Optional[Exceeded] = None
+    """The quota that was exceeded."""
+    field: Optional[str] = None
+    """Field or option at fault."""
+
+    _nested: ClassVar[Any] = {"exceeded": ("one", Exceeded)}
+
+
+class Attempt(Model):
+    """The type Attempt of the REST interface."""
+
+    args: List[str]
+    """Args of its variant."""
+    diff: List[Change]
+    """Files that differ from those of the explored sandbox, on request; 1000 at most."""
+    diff_total: Optional[int] = None
+    """How many files differ, if not all are listed."""
+    duration_ms: Optional[float] = None
+    """How long its last run took."""
+    env: Dict[str, str]
+    """Environment of its variant."""
+    error: Optional[ErrorInfo] = None
+    """Why it failed, if its run did not; or why it was stopped."""
+    exit_code: Optional[int] = None
+    """Of its last run."""
+    index: int
+    """Counted from 0, over all rounds."""
+    kept: bool = False
+    """Its sandbox is there after the exploration."""
+    name: Optional[str] = None
+    """Name of its variant."""
+    parent: Optional[int] = None
+    """Index of the attempt that it is a child of; absent if it is a child of the explored sandbox."""
+    round: int
+    """The last round that it ran in, counted from 1."""
+    sandbox: Optional[str] = None
+    """Id of its sandbox, which may be gone; absent if there was none."""
+    score: Optional[float] = None
+    """Score of its last run; absent if it has none."""
+    state: str
+    """Waiting, running, scoring, succeeded, failed or stopped."""
+    stderr: str
+    """The end of the standard error of its last run."""
+    stdout: str
+    """The end of the standard output of its last run."""
+    stopped_early: bool = False
+    """It was stopped, or did not get into the next round."""
+    timed_out: bool = False
+    """Its last run was killed at its deadline."""
+    truncated: bool = False
+    """A stream was longer."""
+    value: Optional[str] = None
+    """Text of the value of its code."""
+    variables: List[VariableChange]
+    """Variables of contexts that differ from those of the explored sandbox, on request; 1000 at
+    most.
+    """
+    won: bool = False
+    """It is a winner."""
+
+    _nested: ClassVar[Any] = {"diff": ("list", Change), "error": ("one", ErrorInfo), "variables": ("list", VariableChange)}
+    _lists = ("args", "diff", "variables",)
+    _maps = ("env",)
+
+
+class MergeChange(Model):
+    """The type MergeChange of the REST interface."""
+
+    from_: str
+    """Side that the change comes from, the last if there are several."""
+    kind: str
+    """Added, modified, deleted or renamed; files below a renamed directory are listed only if they
+    were modified.
+    """
+    merged: bool = False
+    """The new contents combine several versions."""
+    mode: str
+    """Octal."""
+    old_path: Optional[str] = None
+    """Old path of a renamed file."""
+    old_size: Optional[int] = None
+    """Bytes in the first sandbox, if they differ."""
+    old_type: Optional[str] = None
+    """In the first sandbox, if it differs."""
+    owner: str
+    """Numbers of user and group."""
+    path: str
+    """Absolute path."""
+    size: int
+    """Bytes."""
+    type: str
+    """File, dir, symlink, fifo, socket or device."""
+
+    _renamed: ClassVar[Any] = {"from": "from_"}
+
+
+class MergeVersion(Model):
+    """The type MergeVersion of the REST interface."""
+
+    mode: str
+    """Octal."""
+    owner: str
+    """Numbers of user and group."""
+    sha256: Optional[str] = None
+    """Of a file, unless it is large."""
+    size: int
+    """Bytes."""
+    target: Optional[str] = None
+    """Of a symbolic link."""
+    type: str
+    """File, dir, symlink, fifo, socket or device."""
+    xattrs: Dict[str, str]
+    """Extended attributes, if the versions differ in them, with values in base64."""
+
+    _maps = ("xattrs",)
+
+
+class MergeLines(Model):
+    """The type MergeLines of the REST interface."""
+
+    start: int
+    """Number of the first line, from 1; if there are no lines, of the line after their place."""
+    text: str
+    """The lines."""
+
+
+class MergeHunk(Model):
+    """The type MergeHunk of the REST interface."""
+
+    base: MergeLines
+    """Version at the fork point."""
+    ours: MergeLines
+    """Version in the sandbox."""
+    theirs: MergeLines
+    """Version of the merged side."""
+
+    _nested: ClassVar[Any] = {"base": ("one", MergeLines), "ours": ("one", MergeLines), "theirs": ("one", MergeLines)}
+
+
+class MergeConflict(Model):
+    """The type MergeConflict of the REST interface."""
+
+    base: Optional[MergeVersion] = None
+    """Version at the fork point."""
+    from_: str
+    """The side that was merged."""
+    hunks: List[MergeHunk]
+    """Conflicting lines of a text."""
+    no_hunks: Optional[str] = None
+    """Why conflicting contents are not shown line by line: binary, too_large or limit (of all
+    files together).
+    """
+    ours: Optional[MergeVersion] = None
+    """Version in the sandbox."""
+    ours_from: Optional[str] = None
+    """The side that the version in ours comes from, if it was merged before."""
+    path: str
+    """Absolute path."""
+    reason: str
+    """Deleted (on one side, and changed on the other), type, content, attributes or directory
+    (deleted on one side, and not empty on the other).
+    """
+    resolved: Optional[str] = None
+    """The strategy that resolved it: ours or theirs; absent if the path was left as it was."""
+    theirs: Optional[MergeVersion] = None
+    """Version of the merged side."""
+
+    _nested: ClassVar[Any] = {"base": ("one", MergeVersion), "hunks": ("list", MergeHunk), "ours": ("one", MergeVersion), "theirs": ("one", MergeVersion)}
+    _lists = ("hunks",)
+    _renamed: ClassVar[Any] = {"from": "from_"}
+
+
+class MergeSide(Model):
+    """The type MergeSide of the REST interface."""
+
+    base: str
+    """The fork point of it and the sandbox: a freeze or snapshot, or the image."""
+    from_: str
+    """Id of the sandbox or snapshot."""
+
+    _renamed: ClassVar[Any] = {"from": "from_"}
+
+
+class MergeResult(MergeView):
+    """The type MergeResult of the REST interface."""
+
+    applied: List[MergeChange]
+    """Changes in the sandbox; in a dry run, those that would be made."""
+    conflicts: List[MergeConflict]
+    """Paths with conflicting changes."""
+    dry_run: bool
+    """Nothing was changed."""
+    exclude: List[str]
+    """Patterns of names, as of shells: files and directories with such names are not merged, nor
+    are the files below them.
+    """
+    into: str
+    """Sandbox that was merged into."""
+    pause_ms: float
+    """How long the sandbox stood still."""
+    sides: List[MergeSide]
+    """Merged sides, in order."""
+    strategy: str
+    """How conflicts were treated."""
+
+    _nested: ClassVar[Any] = {"applied": ("list", MergeChange), "conflicts": ("list", MergeConflict), "sides": ("list", MergeSide)}
+    _lists = ("applied", "conflicts", "exclude", "sides",)
+
+
+class ExploreRound(Model):
+    """The type ExploreRound of the REST interface."""
+
+    asked: Optional[int] = None
+    """How many there should have been, if a quota or the memory of the host did not allow them."""
+    attempts: List[int]
+    """Indexes of the attempts that run in it."""
+    budget: float
+    """RAMET_BUDGET."""
+    fork_ms: Optional[float] = None
+    """How long it took to fork the attempts."""
+    round: int
+    """Counted from 1."""
+    survivors: List[int]
+    """Indexes of the attempts that went on, the best one first."""
+
+    _lists = ("attempts", "survivors",)
+
+
+class ExplorationInfo(ExplorationView):
+    """The type Exploration of the REST interface."""
+
+    children: List[Attempt]
+    """The attempts, in the order of their indexes."""
+    command: Optional[str] = None
+    """Command or code of the plan, unless it is very long."""
+    created_at: datetime
+    """When it began."""
+    duration_ms: Optional[float] = None
+    """How long it took."""
+    ended: Optional[str] = None
+    """Why no further attempt was made."""
+    ended_at: Optional[datetime] = None
+    """When it ended."""
+    error: Optional[ErrorInfo] = None
+    """Why it failed; the table has what came before."""
+    goal: str
+    """Which scores are good ones."""
+    id: str
+    """Id of the exploration."""
+    merge: Optional[MergeResult] = None
+    """What the merge of the winners changed."""
+    promoted: bool = False
+    """The state of the winner is that of the explored sandbox."""
+    rounds: List[ExploreRound]
+    """The rounds that have begun."""
+    sandbox: str
+    """Sandbox that is explored."""
+    seq: int
+    """Number of its last event."""
+    state: str
+    """Running, finishing, done, failed, canceled or interrupted."""
+    strategy: str
+    """Strategy of the plan."""
+    then: str
+    """What becomes of the winners."""
+    winner: Optional[str] = None
+    """Sandbox of the best attempt; if it was promoted, its state is that of the explored sandbox
+    now.
+    """
+    winners: List[int]
+    """Indexes of the winners, the best one first."""
+
+    _nested: ClassVar[Any] = {"children": ("list", Attempt), "error": ("one", ErrorInfo), "merge": ("one", MergeResult), "rounds": ("list", ExploreRound)}
+    _times = ("created_at", "ended_at",)
+    _lists = ("children", "rounds", "winners",)
+
+
+class ExplorationEvent(Model):
+    """The type ExplorationEvent of the REST interface."""
+
+    attempt: Optional[Attempt] = None
+    """The attempt that changed, without output and comparison."""
+    ended: Optional[str] = None
+    """Why no further attempt was made."""
+    error: Optional[ErrorInfo] = None
+    """Why the exploration failed."""
+    kind: Optional[str] = None
+    """State, attempt or round; absent if restarted is set."""
+    restarted: bool = False
+    """The events before this one are of an earlier daemon and not kept: the exploration itself has
+    what they said.
+    """
+    round: Optional[ExploreRound] = None
+    """The round that began or ended."""
+    seq: int
+    """Number of the event, which grows with every event of the exploration."""
+    state: str
+    """State of the exploration."""
+    time: datetime
+    """When it happened."""
+    winner: Optional[str] = None
+    """Sandbox of the best attempt, once there is one."""
+
+    _nested: ClassVar[Any] = {"attempt": ("one", Attempt), "error": ("one", ErrorInfo), "round": ("one", ExploreRound)}
+    _times = ("time",)
+
+
 class ExtractResult(Model):
     """The type ExtractResult of the REST interface."""
 
@@ -446,38 +781,6 @@ class FileInfo(Model):
     """Number of the owner."""
 
     _times = ("modified_at",)
-
-
-class Exceeded(Model):
-    """The type Exceeded of the REST interface."""
-
-    asked: Optional[int] = None
-    """Amount that the request would add."""
-    limit: str
-    """Member of the quota; operations is the number of operations at once."""
-    max: int
-    """The limit."""
-    of: str
-    """Whose: "tenant NAME", "tree ID" or "the daemon"."""
-    retry_s: Optional[int] = None
-    """Seconds after which to try again, if that may help; as in the header Retry-After."""
-    used: float
-    """Consumption now."""
-
-
-class ErrorInfo(Model):
-    """The type Error of the REST interface."""
-
-    code: str
-    """The kind of error."""
-    detail: str
-    """What happened."""
-    exceeded: Optional[Exceeded] = None
-    """The quota that was exceeded."""
-    field: Optional[str] = None
-    """Field or option at fault."""
-
-    _nested: ClassVar[Any] = {"exceeded": ("one", Exceeded)}
 
 
 class HookResult(Model):
@@ -932,150 +1235,6 @@ class Image(Model):
     _times = ("created_at",)
     _lists = ("cmd", "entrypoint", "env", "names",)
     _maps = ("tenants",)
-
-
-class MergeChange(Model):
-    """The type MergeChange of the REST interface."""
-
-    from_: str
-    """Side that the change comes from, the last if there are several."""
-    kind: str
-    """Added, modified, deleted or renamed; files below a renamed directory are listed only if they
-    were modified.
-    """
-    merged: bool = False
-    """The new contents combine several versions."""
-    mode: str
-    """Octal."""
-    old_path: Optional[str] = None
-    """Old path of a renamed file."""
-    old_size: Optional[int] = None
-    """Bytes in the first sandbox, if they differ."""
-    old_type: Optional[str] = None
-    """In the first sandbox, if it differs."""
-    owner: str
-    """Numbers of user and group."""
-    path: str
-    """Absolute path."""
-    size: int
-    """Bytes."""
-    type: str
-    """File, dir, symlink, fifo, socket or device."""
-
-    _renamed: ClassVar[Any] = {"from": "from_"}
-
-
-class MergeVersion(Model):
-    """The type MergeVersion of the REST interface."""
-
-    mode: str
-    """Octal."""
-    owner: str
-    """Numbers of user and group."""
-    sha256: Optional[str] = None
-    """Of a file, unless it is large."""
-    size: int
-    """Bytes."""
-    target: Optional[str] = None
-    """Of a symbolic link."""
-    type: str
-    """File, dir, symlink, fifo, socket or device."""
-    xattrs: Dict[str, str]
-    """Extended attributes, if the versions differ in them, with values in base64."""
-
-    _maps = ("xattrs",)
-
-
-class MergeLines(Model):
-    """The type MergeLines of the REST interface."""
-
-    start: int
-    """Number of the first line, from 1; if there are no lines, of the line after their place."""
-    text: str
-    """The lines."""
-
-
-class MergeHunk(Model):
-    """The type MergeHunk of the REST interface."""
-
-    base: MergeLines
-    """Version at the fork point."""
-    ours: MergeLines
-    """Version in the sandbox."""
-    theirs: MergeLines
-    """Version of the merged side."""
-
-    _nested: ClassVar[Any] = {"base": ("one", MergeLines), "ours": ("one", MergeLines), "theirs": ("one", MergeLines)}
-
-
-class MergeConflict(Model):
-    """The type MergeConflict of the REST interface."""
-
-    base: Optional[MergeVersion] = None
-    """Version at the fork point."""
-    from_: str
-    """The side that was merged."""
-    hunks: List[MergeHunk]
-    """Conflicting lines of a text."""
-    no_hunks: Optional[str] = None
-    """Why conflicting contents are not shown line by line: binary, too_large or limit (of all
-    files together).
-    """
-    ours: Optional[MergeVersion] = None
-    """Version in the sandbox."""
-    ours_from: Optional[str] = None
-    """The side that the version in ours comes from, if it was merged before."""
-    path: str
-    """Absolute path."""
-    reason: str
-    """Deleted (on one side, and changed on the other), type, content, attributes or directory
-    (deleted on one side, and not empty on the other).
-    """
-    resolved: Optional[str] = None
-    """The strategy that resolved it: ours or theirs; absent if the path was left as it was."""
-    theirs: Optional[MergeVersion] = None
-    """Version of the merged side."""
-
-    _nested: ClassVar[Any] = {"base": ("one", MergeVersion), "hunks": ("list", MergeHunk), "ours": ("one", MergeVersion), "theirs": ("one", MergeVersion)}
-    _lists = ("hunks",)
-    _renamed: ClassVar[Any] = {"from": "from_"}
-
-
-class MergeSide(Model):
-    """The type MergeSide of the REST interface."""
-
-    base: str
-    """The fork point of it and the sandbox: a freeze or snapshot, or the image."""
-    from_: str
-    """Id of the sandbox or snapshot."""
-
-    _renamed: ClassVar[Any] = {"from": "from_"}
-
-
-class MergeResult(MergeView):
-    """The type MergeResult of the REST interface."""
-
-    applied: List[MergeChange]
-    """Changes in the sandbox; in a dry run, those that would be made."""
-    conflicts: List[MergeConflict]
-    """Paths with conflicting changes."""
-    dry_run: bool
-    """Nothing was changed."""
-    exclude: List[str]
-    """Patterns of names, as of shells: files and directories with such names are not merged, nor
-    are the files below them.
-    """
-    into: str
-    """Sandbox that was merged into."""
-    pause_ms: float
-    """How long the sandbox stood still."""
-    sides: List[MergeSide]
-    """Merged sides, in order."""
-    strategy: str
-    """How conflicts were treated."""
-
-    _nested: ClassVar[Any] = {"applied": ("list", MergeChange), "conflicts": ("list", MergeConflict), "sides": ("list", MergeSide)}
-    _lists = ("applied", "conflicts", "exclude", "sides",)
 
 
 class PortInfo(Model):

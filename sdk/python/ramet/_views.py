@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any, Iterator, List
+from typing import TYPE_CHECKING, Any, Iterator, List, Optional
 
 from ._model import Model
 
 if TYPE_CHECKING:
-    from ._models import Change, MergeChange, MergeConflict, ProcessChange, Tree, VariableChange
+    from ._models import Attempt, Change, MergeChange, MergeConflict, ProcessChange, Tree, VariableChange
 
 _MARKS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "undecided": "?"}
 
@@ -52,6 +52,55 @@ class DiffView(Model):
 
     def _repr_html_(self) -> str:
         return _preformatted(str(self))
+
+
+class ExplorationView(Model):
+    """The display of an exploration: a table of its attempts."""
+
+    if TYPE_CHECKING:
+        id: str
+        state: str
+        ended: Optional[str]
+        children: List[Attempt]
+
+    def _rows(self) -> List[List[str]]:
+        """Return the cells of the table, below their titles."""
+        rows = [["", "attempt", "state", "score", "exit", "ms", "files", "output"]]
+        for one in self.children:
+            parent = f" of {one.parent}" if one.parent is not None else ""
+            about = one.name or " ".join([*(f"{k}={v}" for k, v in one.env.items()), *one.args])
+            shown = one.value or _last_line(one.stdout) or (one.error.detail if one.error is not None else "") or _last_line(one.stderr)
+            rows.append([
+                "*" if one.won else "", f"{one.index}{parent}{' ' + about if about else ''}",
+                f"{one.state}, early" if one.stopped_early and one.state != "stopped" else one.state,
+                "" if one.score is None else f"{one.score:g}", "" if one.exit_code is None else str(one.exit_code),
+                "" if one.duration_ms is None else f"{one.duration_ms:.0f}", str(one.diff_total or len(one.diff) or ""), shown[:80],
+            ])  # fmt: skip
+        used = [any(row[i] for row in rows[1:]) for i in range(len(rows[0]))]
+        return [[cell for cell, is_used in zip(row, used) if is_used] for row in rows]
+
+    def _head(self) -> str:
+        return f"{self.id} {self.state}{': ' + self.ended if self.ended else ''}"
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+        return "\n".join([self._head(), *lines])
+
+    def _repr_html_(self) -> str:
+        titles, *rows = self._rows()
+        won = [one.won for one in self.children]
+        out = [f"<table><caption>{html.escape(self._head())}</caption><tr>"]
+        out += [f"<th>{html.escape(title)}</th>" for title in titles]
+        for row, is_best in zip(rows, won):
+            out.append("</tr><tr style='font-weight:bold'>" if is_best else "</tr><tr>")
+            out += [f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row]
+        return "".join([*out, "</tr></table>"])
+
+
+def _last_line(text: str) -> str:
+    return text.rstrip().rpartition("\n")[2]
 
 
 class MergeView(Model):

@@ -77,6 +77,13 @@ async def perform(sandbox: Any, operation: str, arguments: Dict[str, Any]) -> An
         return {"id": info.id, "state": info.state}
     if operation == "fork":
         return {"children": [child.id for child in await settle(sandbox.fork(**arguments))]}
+    if operation == "explore":
+        plan = {**arguments}
+        score = ramet.Score(plan.pop("score"), goal=plan.pop("goal"))
+        found = await settle(sandbox.explore(ramet.Plan(score=score, **plan)))
+        return {"state": found.state, "scores": [one.score for one in found.attempts], "winners": [one.index for one in found.winners]}
+    if operation == "explore_events":
+        return {"kinds": [event.kind for event in await everything(await settle(sandbox.explore(**arguments, wait=False)))]}
     if operation in ("held", "release", "drop"):
         requests = await settle(getattr(sandbox.held, "list" if operation == "held" else operation)(**arguments))
         return {"ids": [one.id for one in requests], "states": [one.state for one in requests]}

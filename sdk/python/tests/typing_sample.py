@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Optional
 
 import ramet
 from ramet import AsyncSandbox, Chunk, Execution, Result, Rich, Sandbox, Snapshot
@@ -26,6 +26,11 @@ def sync() -> None:
         again: Sandbox = snapshot.restore()
         many: List[Sandbox] = snapshot.restore(3)
         print(paths, again, many, base.info().limits.memory_mib)
+        found: ramet.Exploration = base.explore(ramet.Plan("x", search=ramet.Search("first")), wait=False)
+        for event in found:
+            print(event.attempt.score if event.attempt is not None else event.state)
+        best: Optional[ramet.Attempt] = found.wait().winner
+        print(best.score if best is not None else None, found.sandboxes[0].files.read("/x"))
         try:
             base.fork(3)
         except ramet.ForkError as error:

@@ -22,7 +22,7 @@ TARGET = HERE.parent / "ramet" / "_models.py"
 
 # The types that methods return; those that they refer to come along.
 ROOTS = [
-    "BisectResult", "Context", "Diff", "Event", "ExtractResult", "FileEvents", "FileInfo",
+    "BisectResult", "Context", "Diff", "Event", "Exploration", "ExplorationEvent", "ExtractResult", "FileEvents", "FileInfo",
     "ForkResult", "Health", "HeldRequest", "Image", "MergeResult", "Port", "PortSession", "Process",
     "Progress", "PublishedPort", "SandboxNetwork", "NetworkLogEntry", "NetworkTestResult", "NetworkProfile",
     "Pruned", "Sandbox", "SearchResult", "Secret", "Snapshot", "Stats", "Step", "TreeNode",
@@ -30,13 +30,13 @@ ROOTS = [
 
 # Names that would be those of classes with methods.
 NAMES = {
-    "Context": "ContextInfo", "Error": "ErrorInfo", "Port": "PortInfo", "Process": "ProcessInfo",
+    "Context": "ContextInfo", "Error": "ErrorInfo", "Exploration": "ExplorationInfo", "Port": "PortInfo", "Process": "ProcessInfo",
     "Sandbox": "SandboxInfo", "Snapshot": "SnapshotInfo", "ExecResult": "ExitInfo",
     "TreeNode": "Tree",
 }  # fmt: skip
 
 # Methods and displays, which are written by hand.
-BASES = {"Diff": "DiffView", "TreeNode": "TreeView", "MergeResult": "MergeView"}
+BASES = {"Diff": "DiffView", "Exploration": "ExplorationView", "TreeNode": "TreeView", "MergeResult": "MergeView"}
 
 SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 
@@ -176,7 +176,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Dict, List, Optional
 
 from ._model import Model
-from ._views import DiffView, MergeView, TreeView
+from ._views import DiffView, ExplorationView, MergeView, TreeView
 
 INTERFACE = "{version}"
 """The version of the REST interface that this SDK knows."""

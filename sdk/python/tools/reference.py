@@ -19,6 +19,7 @@ TARGET = HERE.parents[1] / "docs" / "python-api.md"
 # Classes in the order of the document.
 PARTS: List[Tuple[str, List[Tuple[str, List[str]]]]] = [
     ("Sandboxes", [("_sync/_sandbox.py", ["Sandbox", "Sandboxes", "Snapshot"])]),
+    ("Explorations", [("_explore.py", ["Plan", "Variant", "Score", "Search"]), ("_sync/_explore.py", ["Exploration"])]),
     ("Running things", [
         ("_types.py", ["Result", "Chunk"]), ("_sync/_exec.py", ["ExecStream"]),
         ("_sync/_processes.py", ["Processes", "Process", "Output", "Terminal"]),
@@ -30,7 +31,7 @@ PARTS: List[Tuple[str, List[Tuple[str, List[str]]]]] = [
     ("Daemons", [("_sync/_client.py", ["Client"]), ("_sync/_images.py", ["Images"]), ("_sync/_events.py", ["Events", "NetworkLog"])]),
     ("Errors", [("_errors.py", [
         "RametError", "NotFound", "SandboxGone", "Conflict", "LimitExceeded", "PermissionDenied", "InvalidRequest",
-        "Unavailable", "VersionMismatch", "Timeout", "CommandError", "CodeError", "ForkError",
+        "Unavailable", "VersionMismatch", "Timeout", "CommandError", "CodeError", "ForkError", "ExploreError",
     ])]),
 ]  # fmt: skip
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
 
 from .._config import Config, resolve
-from .._models import Health, NetworkProfile, Tree
+from .._models import ExplorationInfo, Health, NetworkProfile, Tree
 from .._types import Seconds, present, seconds_of
 from . import _io
 from ._events import AsyncEvents
@@ -16,6 +16,7 @@ from ._secrets import AsyncSecrets
 from ._transport import AsyncTransport, Query, segment
 
 if TYPE_CHECKING:
+    from ._explore import AsyncExploration
     from ._sandbox import AsyncSandbox, AsyncSnapshot
 
 
@@ -126,6 +127,13 @@ class AsyncClient:
         """Delete a snapshot."""
         query: Query = [("cascade", "true")] if cascade else []
         await self._transport.call("DELETE", f"/v1/snapshots/{segment(id)}", query=query)
+
+    async def exploration(self, id: str) -> "AsyncExploration":
+        """Return an exploration by its id."""
+        from ._explore import AsyncExploration
+
+        info = ExplorationInfo(await self._transport.call("GET", f"/v1/explorations/{segment(id)}"))
+        return AsyncExploration(await self.get(info.sandbox), info)
 
     async def network_profiles(self) -> List[NetworkProfile]:
         """Return the profiles that network= can name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 from .._errors import Interrupted
 from .._models import Event, NetworkLogEntry
@@ -34,6 +34,9 @@ class AsyncEvents:
         return self
 
     async def __anext__(self) -> Event:
+        return Event(await self._next())
+
+    async def _next(self) -> Mapping[str, Any]:
         tries = 0
         while True:
             try:
@@ -50,9 +53,9 @@ class AsyncEvents:
                 self._events = None
                 raise StopAsyncIteration
             if event.name == "event":
-                known = Event(event.data)
-                self._since = known.seq
-                return known
+                data: Mapping[str, Any] = event.data
+                self._since = data["seq"]
+                return data
 
     async def _open(self) -> AsyncEventStream:
         if self._events is None:

@@ -25,6 +25,17 @@ async def run(function: Callable[..., T], *args: Any) -> T:
     return await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
 
 
+async def interruptible(wait: Callable[[], Awaitable[T]], cancel: Callable[[], Awaitable[object]]) -> T:
+    """Wait, and cancel what is waited for if the caller is cancelled."""
+    try:
+        return await wait()
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            with anyio.move_on_after(5, shield=True):
+                await cancel()
+        raise
+
+
 class Task:
     """A function that runs beside its caller, who ends it."""
 

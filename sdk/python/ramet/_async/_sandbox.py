@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union, overload
 
+from .._explore import Plan, plan_of
 from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
 from .._models import (
-    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, SandboxInfo, SandboxNetwork,
+    BisectResult, Diff, Event, ExplorationInfo, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, SandboxInfo, SandboxNetwork,
     SnapshotInfo, Stats, Step, Tree,
 )  # fmt: skip
 from .._types import (
@@ -18,6 +20,7 @@ from . import _io
 from ._client import AsyncClient, default_client
 from ._contexts import AsyncContext, AsyncContexts, AsyncRunStream, run_code
 from ._events import AsyncEvents, AsyncNetworkLog
+from ._explore import AsyncExploration, explorations
 from ._exec import AsyncExecStream, Input, OnText, open_exec
 from ._files import AsyncFiles
 from ._lease import OWNER, AsyncLease, labels
@@ -507,6 +510,46 @@ class AsyncSandbox:
             child._owner = self
             self._children[child.id] = child
         return made
+
+    async def explore(
+        self, plan: Union[Plan, Command, None] = None, *, wait: bool = True, **options: Any
+    ) -> AsyncExploration:
+        """Fork it into attempts, run a command or code in each, score them, and promote, merge or keep the best.
+
+        It is described by a Plan, or by a command with the options of one. The others are stopped early
+        if `search` says so, and destroyed. With wait=False it is returned when its first attempts are there,
+        and goes on without its client: iterate over its events, and wait() for its end. Raises ExploreError
+        if it fails; that no attempt succeeds is a result. An interrupt while it waits cancels it.
+
+        >>> async with await AsyncSandbox.create("python") as base:
+        ...     tries = [{"N": 2}, {"N": 3}]
+        ...     found = await base.explore("echo $((N * N)) > /srv/n; cat /srv/n", variants=tries, score="number", then="promote")
+        ...     found.winner.score, (await base.files.read("/srv/n")).strip()
+        (9, '9')
+        """
+        request = {"body": plan_of(plan, options), "headers": {"Idempotency-Key": os.urandom(16).hex()}}
+
+        async def begin() -> AsyncExploration:
+            return AsyncExploration(self, ExplorationInfo(await self._call("POST", "/explorations", **request)))
+
+        async def end() -> None:  # the answer, which an interrupt prevented, is asked for again
+            await (await begin()).cancel()
+
+        exploration = await _io.interruptible(begin, end)
+        return await _io.interruptible(exploration.wait, exploration.cancel) if wait else exploration
+
+    async def explorations(self, *, state: Optional[str] = None) -> List[AsyncExploration]:
+        """Return its explorations that the daemon knows, the oldest first, without outputs and comparisons."""
+        return await explorations(self, state)
+
+    def _adopt(self, id: str) -> "AsyncSandbox":
+        """Return a child that was not made by fork(), which ends with this object's block as those do."""
+        child = AsyncSandbox(self._client, SandboxInfo({"id": id, "name": "", "state": "running", "parent": self.id, "metadata": self.metadata}))
+        child._owner = self
+        self._children[id] = child
+        if self._client._lease is not None:
+            self._client._lease.add(child)
+        return child
 
     async def promote(self, child: "Union[str, AsyncSandbox]") -> "AsyncSandbox":
         """Go on with the state of a child: its files, memory and processes. The child is gone."""

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
 
 from .._config import Config, resolve
-from .._models import Health, NetworkProfile, Tree
+from .._models import ExplorationInfo, Health, NetworkProfile, Tree
 from .._types import Seconds, present, seconds_of
 from . import _io
 from ._events import Events
@@ -18,6 +18,7 @@ from ._secrets import Secrets
 from ._transport import Transport, Query, segment
 
 if TYPE_CHECKING:
+    from ._explore import Exploration
     from ._sandbox import Sandbox, Snapshot
 
 
@@ -128,6 +129,13 @@ class Client:
         """Delete a snapshot."""
         query: Query = [("cascade", "true")] if cascade else []
         self._transport.call("DELETE", f"/v1/snapshots/{segment(id)}", query=query)
+
+    def exploration(self, id: str) -> "Exploration":
+        """Return an exploration by its id."""
+        from ._explore import Exploration
+
+        info = ExplorationInfo(self._transport.call("GET", f"/v1/explorations/{segment(id)}"))
+        return Exploration(self.get(info.sandbox), info)
 
     def network_profiles(self) -> List[NetworkProfile]:
         """Return the profiles that network= can name."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 from .._errors import Interrupted
 from .._models import Event, NetworkLogEntry
@@ -36,6 +36,9 @@ class Events:
         return self
 
     def __next__(self) -> Event:
+        return Event(self._next())
+
+    def _next(self) -> Mapping[str, Any]:
         tries = 0
         while True:
             try:
@@ -52,9 +55,9 @@ class Events:
                 self._events = None
                 raise StopIteration
             if event.name == "event":
-                known = Event(event.data)
-                self._since = known.seq
-                return known
+                data: Mapping[str, Any] = event.data
+                self._since = data["seq"]
+                return data
 
     def _open(self) -> EventStream:
         if self._events is None:

@@ -31,6 +31,16 @@ def run(function: Callable[..., T], *args: Any) -> T:
     return function(*args)
 
 
+def interruptible(wait: Callable[[], T], cancel: Callable[[], object]) -> T:
+    """Wait, and cancel what is waited for if the caller is interrupted."""
+    try:
+        return wait()
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            cancel()
+        raise
+
+
 class Task:
     """A function that runs beside its caller. It must end when its connection is closed."""
 

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union, overload
 
+from .._explore import Plan, plan_of
 from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
 from .._models import (
-    BisectResult, Diff, Event, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, SandboxInfo, SandboxNetwork,
+    BisectResult, Diff, Event, ExplorationInfo, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, SandboxInfo, SandboxNetwork,
     SnapshotInfo, Stats, Step, Tree,
 )  # fmt: skip
 from .._types import (
@@ -20,6 +22,7 @@ from . import _io
 from ._client import Client, default_client
 from ._contexts import Context, Contexts, RunStream, run_code
 from ._events import Events, NetworkLog
+from ._explore import Exploration, explorations
 from ._exec import ExecStream, Input, OnText, open_exec
 from ._files import Files
 from ._lease import OWNER, Lease, labels
@@ -509,6 +512,46 @@ class Sandbox:
             child._owner = self
             self._children[child.id] = child
         return made
+
+    def explore(
+        self, plan: Union[Plan, Command, None] = None, *, wait: bool = True, **options: Any
+    ) -> Exploration:
+        """Fork it into attempts, run a command or code in each, score them, and promote, merge or keep the best.
+
+        It is described by a Plan, or by a command with the options of one. The others are stopped early
+        if `search` says so, and destroyed. With wait=False it is returned when its first attempts are there,
+        and goes on without its client: iterate over its events, and wait() for its end. Raises ExploreError
+        if it fails; that no attempt succeeds is a result. An interrupt while it waits cancels it.
+
+        >>> with Sandbox.create("python") as base:
+        ...     tries = [{"N": 2}, {"N": 3}]
+        ...     found = base.explore("echo $((N * N)) > /srv/n; cat /srv/n", variants=tries, score="number", then="promote")
+        ...     found.winner.score, (base.files.read("/srv/n")).strip()
+        (9, '9')
+        """
+        request = {"body": plan_of(plan, options), "headers": {"Idempotency-Key": os.urandom(16).hex()}}
+
+        def begin() -> Exploration:
+            return Exploration(self, ExplorationInfo(self._call("POST", "/explorations", **request)))
+
+        def end() -> None:  # the answer, which an interrupt prevented, is asked for again
+            (begin()).cancel()
+
+        exploration = _io.interruptible(begin, end)
+        return _io.interruptible(exploration.wait, exploration.cancel) if wait else exploration
+
+    def explorations(self, *, state: Optional[str] = None) -> List[Exploration]:
+        """Return its explorations that the daemon knows, the oldest first, without outputs and comparisons."""
+        return explorations(self, state)
+
+    def _adopt(self, id: str) -> "Sandbox":
+        """Return a child that was not made by fork(), which ends with this object's block as those do."""
+        child = Sandbox(self._client, SandboxInfo({"id": id, "name": "", "state": "running", "parent": self.id, "metadata": self.metadata}))
+        child._owner = self
+        self._children[id] = child
+        if self._client._lease is not None:
+            self._client._lease.add(child)
+        return child
 
     def promote(self, child: "Union[str, Sandbox]") -> "Sandbox":
         """Go on with the state of a child: its files, memory and processes. The child is gone."""
