@@ -338,7 +338,7 @@ def streams() -> list[Any]:
     ]  # fmt: skip
 
 
-FILES_OF = {"exec": execs, "run-code": codes, "changes": changes, "files": files, "streams": streams}
+FILES_OF = {"exec": execs, "run-code": codes, "changes": changes, "explorations": explorations, "files": files, "streams": streams}
 
 
 def main() -> int:

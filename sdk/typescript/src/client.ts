@@ -2,6 +2,7 @@ import type { ConnectOptions } from './address.js'
 import { createBody, type CreateOptions, type Lifetime } from './create.js'
 import { NotFound } from './errors.js'
 import type { components } from './generated/openapi.js'
+import { Exploration, type ExplorationInfo } from './explore.js'
 import { Images } from './images.js'
 import type { Health, SandboxEvent, SandboxInfo, SandboxState, SnapshotInfo, SnapshotState, TreeNode } from './models.js'
 import type { NetworkProfile } from './network.js'
@@ -159,6 +160,12 @@ export class Client implements AsyncDisposable {
   async tree(options: CallOptions & { sandbox?: string | undefined } = {}): Promise<TreeNode[]> {
     const query = { sandbox: options.sandbox }
     return (await this.transport.call<{ items: TreeNode[] }>({ method: 'GET', path: '/v1/tree', query, signal: options.signal })).items
+  }
+
+  /** Returns an exploration, by its id. */
+  async exploration(id: string, options: CallOptions = {}): Promise<Exploration> {
+    const info = await this.transport.call<ExplorationInfo>({ method: 'GET', path: `/v1/explorations/${segment(id)}`, signal: options.signal })
+    return new Exploration(await this.sandbox(info.sandbox, options), info)
   }
 
   /** Lists the profiles that networks may name. */

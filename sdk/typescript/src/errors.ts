@@ -179,6 +179,18 @@ export class CommandError extends RametError {
   }
 }
 
+/** An exploration failed, or was interrupted by the end of the daemon. */
+export class ExploreError<X extends { id: string; state: string } = { id: string; state: string }> extends RametError {
+  constructor(
+    /** The exploration, with the table of its attempts. */
+    readonly exploration: X,
+    /** Why it failed. */
+    reason: RametError,
+  ) {
+    super(`exploration ${exploration.id} ${exploration.state}: ${reason.message}`, { code: reason.code, exceeded: reason.exceeded, remedy: reason.remedy, cause: reason })
+  }
+}
+
 /** Some of the children of a fork, or of the sandboxes of a restore, could not be made. */
 export class ForkError<S = unknown> extends RametError {
   constructor(

@@ -10,6 +10,10 @@ export { Attachment, Process, Processes } from './processes.js'
 export type { KeptOutput, OutputOptions, PtyOptions, SignalOptions, StartOptions } from './processes.js'
 export { CodeError, Context, Contexts, RichResult } from './code.js'
 export type { ContextOptions, Execution, ExecutionError, Language, RunCodeOptions } from './code.js'
+export { Exploration } from './explore.js'
+export type {
+  Attempt, ExplorationEvent, ExplorationInfo, ExplorationState, ExploreOptions, ExplorePlan, ExploreScore, ExploreSearch, ExploreVariant,
+} from './explore.js'
 export { Files, type FileOptions, type ListOptions, type SearchOptions, type WatchOptions, type WriteOptions } from './files.js'
 export { Port, type Forward, type PortOptions, type PublishedPort, type PublishOptions } from './ports.js'
 export { Images, type MakeImageOptions } from './images.js'
@@ -18,7 +22,7 @@ export type { NetworkLogEntry, NetworkOption, NetworkProfile, NetworkRequest, Ne
 export { Held, SecretStore, type HeldRequest, type Secret, type SecretOptions } from './secrets.js'
 export { drawTree } from './tree.js'
 export {
-  CommandError, Conflict, ForkError, InvalidRequest, LimitExceeded, NotFound, PermissionDenied, RametError, SandboxGone, Timeout, Unavailable,
+  CommandError, Conflict, ExploreError, ForkError, InvalidRequest, LimitExceeded, NotFound, PermissionDenied, RametError, SandboxGone, Timeout, Unavailable,
   VersionMismatch,
 } from './errors.js'
 export type { Code, Exceeded } from './errors.js'

@@ -1,9 +1,11 @@
+import { randomUUID } from 'node:crypto'
 import { Contexts, runCode, type Execution, type RunCodeOptions } from './code.js'
 import { defaultClient, type Client, type ListOptions } from './client.js'
 import type { CreateOptions, Lifetime } from './create.js'
 import { lifecycleBody } from './create.js'
 import { commandBody, exec, ExecStream, type Command, type CommandOptions, type ExecOptions, type Result } from './exec.js'
 import { Conflict, InvalidRequest, NotFound } from './errors.js'
+import { Exploration, planBody, type ExplorationInfo, type ExplorationState, type ExploreOptions, type ExplorePlan } from './explore.js'
 import { Files } from './files.js'
 import { fromWire } from './models.js'
 import type { components } from './generated/openapi.js'
@@ -223,6 +225,42 @@ export class Sandbox implements AsyncDisposable {
     }
     const answer = await this.transport.call<components['schemas']['ForkResult']>(this.request('POST', '/fork', o, body))
     return sandboxesOf(this.client, answer, asked)
+  }
+
+  /**
+   * Forks it into attempts, runs a command or code in each, scores them, and promotes, merges or keeps the best. The others are
+   * stopped early if `search` says so, and destroyed. That no attempt succeeds is a result; an exploration that fails is an ExploreError.
+   */
+  async explore(plan: Command | ExplorePlan, options: ExploreOptions = {}): Promise<Exploration> {
+    const { wait = true, signal } = options
+    signal?.throwIfAborted()
+    const change = { idempotencyKey: options.idempotencyKey ?? randomUUID() }
+    const json = planBody(plan)
+    const begin = async (more: CallOptions): Promise<Exploration> =>
+      new Exploration(this, await this.transport.call<ExplorationInfo>(this.request('POST', '/explorations', { ...change, ...more }, json)))
+    try {
+      const begun = await begin({ signal })
+      return wait ? await begun.wait({ signal }) : begun
+    } catch (error) {
+      // The same key gives the same exploration, also one whose answer was not waited for.
+      if (signal?.aborted) await begin({}).then((begun) => begun.cancel()).catch(() => undefined)
+      throw error
+    }
+  }
+
+  /** Lists its explorations that the daemon knows, the oldest first, without outputs and comparisons. */
+  async explorations(options: CallOptions & { state?: ExplorationState | undefined } = {}): Promise<Exploration[]> {
+    const query = { sandbox: this.id, state: options.state }
+    const all: Exploration[] = []
+    for await (const info of this.transport.pages<ExplorationInfo>({ method: 'GET', path: '/v1/explorations', query, signal: options.signal })) {
+      all.push(new Exploration(this, info))
+    }
+    return all
+  }
+
+  /** @internal Returns a child that was not made by `fork`. */
+  adopt(id: string): Sandbox {
+    return this.client.made({ ...this.known, id, name: '', state: 'running', parent: this.id }, {})
   }
 
   /** Makes a snapshot, while the sandbox goes on. */

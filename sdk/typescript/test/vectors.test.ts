@@ -175,6 +175,16 @@ async function perform(client: Client, sandbox: Sandbox, operation: string, args
       const { n, names, hold, record, secret_env } = args as { n?: number; names?: string[]; hold?: boolean; record?: boolean; secret_env?: boolean }
       return { children: (await sandbox.fork({ count: n, names, hold, record, secretEnv: secret_env })).map((child) => child.id) }
     }
+    case 'explore': {
+      const { command, score, goal, ...plan } = args as unknown as { command: string; score: 'number'; goal: 'min'; variants: Record<string, string>[]; then: 'promote' }
+      const found = await sandbox.explore({ ...plan, command, score: { by: score, goal }, variants: plan.variants.map((env) => ({ env })), timeout })
+      return { state: found.state, scores: found.attempts.map((one) => one.score), winners: found.winners.map((one) => one.index) }
+    }
+    case 'explore_events': {
+      const kinds: unknown[] = []
+      for await (const event of await sandbox.explore(command, { wait: false })) kinds.push(event.kind)
+      return { kinds }
+    }
     case 'held':
     case 'release':
     case 'drop': {
