@@ -94,7 +94,7 @@ type ExploreScore struct {
 	Path    string      `json:"path,omitempty" maxLength:"1000" doc:"json: where the number stands, such as metrics.loss or results[-1].score. Of a text of several lines, the last line that is JSON counts, unless the text as a whole is"`
 	Stderr  bool        `json:"stderr,omitempty" doc:"the text is the standard error of the run, not its standard output"`
 	File    string      `json:"file,omitempty" doc:"the text is that of this file in the attempt; an absolute path"`
-	Command *ExploreRun `json:"command,omitempty" doc:"run in the attempt after its run: the text, exit code and value are those of this command or code"`
+	Command *ExploreRun `json:"command,omitempty" doc:"run in the attempt after its run, with the environment of that: the text and value are those of this command or code. If it fails, the attempt has failed"`
 	Goal    ExploreGoal `json:"goal,omitempty" doc:"max if the highest score is the best, min if the lowest is; max if absent, and min by duration"`
 	AtLeast *float64    `json:"at_least,omitempty" doc:"an attempt with a lower score has failed"`
 	AtMost  *float64    `json:"at_most,omitempty" doc:"an attempt with a higher score has failed"`
@@ -121,7 +121,7 @@ type ExploreSearch struct {
 	Successes int             `json:"successes,omitempty" minimum:"1" maximum:"1000" doc:"first: how many successes end the round; the number of winners if absent"`
 	Rounds    int             `json:"rounds,omitempty" minimum:"1" maximum:"32" doc:"beam: how many rounds there are, 2 if absent. halving: at most so many; until one attempt is left if absent"`
 	Survivors int             `json:"survivors,omitempty" minimum:"1" maximum:"1000" doc:"beam: how many attempts of a round are forked, 1 if absent. halving: how many attempts are left at the end at least; the number of winners if absent"`
-	Branch    int             `json:"branch,omitempty" minimum:"1" maximum:"1000" doc:"beam: children of each survivor; if absent, so many that a round is as wide as the first one"`
+	Branch    int             `json:"branch,omitempty" minimum:"1" maximum:"1000" doc:"beam: children of each survivor; if absent, so many that a round is as wide as the first one, and at least one of each variant"`
 	Factor    float64         `json:"factor,omitempty" minimum:"1.1" maximum:"100" doc:"halving: a round has so many times fewer attempts than the one before, and its budget is so many times larger; 2 if absent"`
 	Budget    float64         `json:"budget,omitempty" minimum:"0" doc:"RAMET_BUDGET of the first round, in whatever the command counts; 1 if absent"`
 	Target    *float64        `json:"target,omitempty" doc:"the exploration ends as soon as an attempt succeeds with this score or a better one"`

@@ -53,7 +53,7 @@ func (p ExplorePlan) Completed() ExplorePlan {
 	case SearchBeam:
 		s.Survivors = cmp.Or(s.Survivors, 1)
 		s.Rounds = cmp.Or(s.Rounds, 2)
-		s.Branch = cmp.Or(s.Branch, max(1, p.Width/s.Survivors))
+		s.Branch = cmp.Or(s.Branch, max(1, p.Width/s.Survivors, len(p.Variants)))
 	}
 	p.Limits.Attempts = cmp.Or(p.Limits.Attempts, MaxAttempts)
 	return p

@@ -246,13 +246,13 @@ func TestExploreScores(t *testing.T) {
 		want  float64
 		state api.AttemptState
 	}{
-		"exit code":            {"x", api.ExploreScore{}, 1, api.AttemptSucceeded},
-		"json":                 {`log {"m":{"loss":[3,0.125]}}`, api.ExploreScore{By: api.ScoreJSON, Path: "m.loss[-1]", Goal: api.GoalMin}, 0.125, api.AttemptSucceeded},
-		"stderr":               {"err:7 8", api.ExploreScore{By: api.ScoreNumber, Stderr: true}, 7, api.AttemptSucceeded},
-		"command":              {"x", api.ExploreScore{By: api.ScoreNumber, Command: &api.ExploreRun{Argv: []string{"/bin/guest", "say"}, Args: []string{"42%"}}}, 0.42, api.AttemptSucceeded},
-		"failed":               {"4 exit:1", api.ExploreScore{By: api.ScoreNumber, Failed: true}, 4, api.AttemptSucceeded},
-		"too low":              {"0.25", api.ExploreScore{By: api.ScoreNumber, AtLeast: &half}, 0.25, api.AttemptFailed},
-		"a command that fails": {"x", api.ExploreScore{Command: &api.ExploreRun{Argv: []string{"/bin/guest", "exit", "1"}}}, 0, api.AttemptSucceeded},
+		"exit code":             {"x", api.ExploreScore{}, 1, api.AttemptSucceeded},
+		"json":                  {`log {"m":{"loss":[3,0.125]}}`, api.ExploreScore{By: api.ScoreJSON, Path: "m.loss[-1]", Goal: api.GoalMin}, 0.125, api.AttemptSucceeded},
+		"stderr":                {"err:7 8", api.ExploreScore{By: api.ScoreNumber, Stderr: true}, 7, api.AttemptSucceeded},
+		"command":               {"x", api.ExploreScore{By: api.ScoreNumber, Command: &api.ExploreRun{Argv: []string{"/bin/guest", "say"}, Args: []string{"42%"}}}, 0.42, api.AttemptSucceeded},
+		"failed":                {"4 exit:1", api.ExploreScore{By: api.ScoreNumber, Failed: true}, 4, api.AttemptSucceeded},
+		"too low":               {"0.25", api.ExploreScore{By: api.ScoreNumber, AtLeast: &half}, 0.25, api.AttemptFailed},
+		"a command that judges": {"x", api.ExploreScore{Command: &api.ExploreRun{Argv: []string{"/bin/guest", "exit", "0"}}}, 1, api.AttemptSucceeded},
 	} {
 		x := explore(n, "base", api.ExplorePlan{
 			Run: api.ExploreRun{Argv: []string{"/bin/guest", "say"}}, Variants: saying(c.args), Score: c.score, Keep: api.KeepNone,

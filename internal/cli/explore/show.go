@@ -128,8 +128,9 @@ func (s *sight) take(e api.ExplorationEvent) (line string) {
 			s.x.Children = append(s.x.Children, api.Attempt{Index: len(s.x.Children), State: api.AttemptWaiting})
 		}
 		s.x.Children[a.Index] = a
-		switch a.State {
-		case api.AttemptSucceeded, api.AttemptFailed, api.AttemptStopped:
+		switch {
+		case a.StoppedEarly && a.State == api.AttemptSucceeded: // the round told who goes on
+		case a.State == api.AttemptSucceeded || a.State == api.AttemptFailed || a.State == api.AttemptStopped:
 			line = lineOf(&a)
 		}
 	case e.Round != nil:
@@ -155,9 +156,9 @@ func (s *sight) lineOfRound(r *api.ExploreRound) string {
 	case len(r.Survivors) == 0:
 		return ""
 	case len(r.Survivors) == 1:
-		return fmt.Sprintf("round %d: %d goes on", r.Round, r.Survivors[0])
+		return fmt.Sprintf("round %d: attempt %d goes on", r.Round, r.Survivors[0])
 	}
-	return fmt.Sprintf("round %d: %s go on", r.Round, numbers(r.Survivors))
+	return fmt.Sprintf("round %d: attempts %s go on", r.Round, numbers(r.Survivors))
 }
 
 func numbers(list []int) string {
@@ -171,9 +172,6 @@ func numbers(list []int) string {
 // lineOf tells how an attempt has ended.
 func lineOf(a *api.Attempt) string {
 	text := fmt.Sprintf("attempt %d%s: %s", a.Index, about(a), a.State)
-	if a.StoppedEarly && a.State == api.AttemptSucceeded {
-		text += ", not in the next round"
-	}
 	if a.Score != nil {
 		text += ", score " + scoreText(a.Score)
 	}

@@ -228,6 +228,18 @@ func (o *outcome) take(res *api.ExecResult) {
 	o.exitCode, o.ok, o.timedOut, o.durationMS = res.ExitCode, res.OK, res.TimedOut, res.DurationMS
 }
 
+// failure says how a run of what has failed.
+func (o *outcome) failure(what string) error {
+	if o.timedOut {
+		return api.Errorf(api.CodeTimeout, "%s was killed after its timeout", what)
+	}
+	text := fmt.Sprintf("%s failed with exit code %d", what, o.exitCode)
+	if last := lastLine(o.stderr.String()); last != "" {
+		text += ": " + last
+	}
+	return api.Errorf(api.CodeInvalid, "%s", text)
+}
+
 // score returns the score of the attempt, whose run has left an outcome.
 func (t *trial) score(ctx context.Context, ran *outcome) (float64, error) {
 	from := ran
@@ -235,12 +247,15 @@ func (t *trial) score(ctx context.Context, ran *outcome) (float64, error) {
 		if err := t.writeFiles(ctx, c.Files); err != nil {
 			return 0, err
 		}
-		var err error
-		if from, err = t.execute(ctx, c); err != nil {
+		scoring, err := *c, error(nil)
+		attempt, _ := t.runOf(t.variants[t.index])
+		scoring.Env = attempt.Env
+		maps.Copy(scoring.Env, c.Env)
+		if from, err = t.execute(ctx, &scoring); err != nil {
 			return 0, err
 		}
-		if !from.ok && t.plan.Score.By != api.ScoreExitCode {
-			return 0, api.Errorf(api.CodeInvalid, "the scoring command ended with exit code %d: %s", from.exitCode, lastLine(from.stderr.String()))
+		if !from.ok {
+			return 0, from.failure("the scoring command")
 		}
 		if t.plan.Score.By == api.ScoreDuration {
 			from = ran // the command judges only whether the run counts

@@ -326,6 +326,35 @@ func TestDurationsAreThoseOfTheRun(t *testing.T) {
 	}
 }
 
+// TestAScoringCommandThatFails fails the attempt, with a reason, whatever the score would come from.
+// The command has the variables of the attempt, and its own before them.
+func TestAScoringCommandThatFails(t *testing.T) {
+	w := newWorld()
+	w.exec = func(env map[string]string) (string, int, float64) {
+		if env["CHECK"] == "" {
+			return "", 0, 1
+		}
+		if env["KIND"] == "bad" {
+			return "3", 7, 1
+		}
+		return env["WEIGHT"] + env["CHECK"], 0, 1
+	}
+	for by, want := range map[api.ExploreBy]float64{api.ScoreExitCode: 1, api.ScoreNumber: 42, api.ScoreDuration: 0.001} {
+		x := w.explore(t, api.ExplorePlan{
+			Run: api.ExploreRun{Argv: command.Argv, Env: map[string]string{"WEIGHT": "4", "CHECK": ""}}, Keep: api.KeepNone,
+			Variants: []api.ExploreVariant{{Env: map[string]string{"KIND": "bad"}}, {Env: map[string]string{"KIND": "good"}}},
+			Score:    api.ExploreScore{By: by, Failed: true, Command: &api.ExploreRun{Argv: []string{"/bin/check"}, Env: map[string]string{"CHECK": "2"}}},
+		})
+		bad, good := x.Children[0], x.Children[1]
+		if bad.State != api.AttemptFailed || bad.Score != nil || bad.Error == nil || bad.Error.Detail != "score: the scoring command failed with exit code 7" {
+			t.Errorf("%s: %+v", by, bad)
+		}
+		if good.State != api.AttemptSucceeded || good.Score == nil || *good.Score != want || !slices.Equal(x.Winners, []int{1}) {
+			t.Errorf("%s: %+v", by, good)
+		}
+	}
+}
+
 // TestADefectEndsAnAttempt has the run of one attempt panic.
 func TestADefectEndsAnAttempt(t *testing.T) {
 	w := newWorld()

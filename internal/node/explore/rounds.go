@@ -82,11 +82,12 @@ func (r *run) searchAll(ctx context.Context) (why string, err error) {
 			return ended, context.Cause(ctx)
 		}
 		d := decide(&r.plan.Search, &r.plan.Limits, number, len(members), r.ranked(members))
-		r.endRound(number, d.survivors)
 		if d.over != "" {
+			r.endRound(number, nil)
 			return d.over, nil
 		}
 		survivors = d.survivors
+		r.endRound(number, survivors)
 		r.drop(members, survivors)
 	}
 }

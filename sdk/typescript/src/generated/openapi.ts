@@ -981,7 +981,7 @@ export interface components {
             atMost?: number;
             /** @description source of the score: exit_code (1 if it is 0, else 0), number (the last line of the text), regexp and json (in the text), value (of the last expression of code) or duration (seconds of the run); exit_code if absent */
             by?: components["schemas"]["ExploreBy"];
-            /** @description run in the attempt after its run: the text, exit code and value are those of this command or code */
+            /** @description run in the attempt after its run, with the environment of that: the text and value are those of this command or code. If it fails, the attempt has failed */
             command?: components["schemas"]["ExploreRun"];
             /** @description attempts whose run fails are scored, too, and may win */
             failed?: boolean;
@@ -999,7 +999,7 @@ export interface components {
         ExploreSearch: {
             /**
              * Format: int64
-             * @description beam: children of each survivor; if absent, so many that a round is as wide as the first one
+             * @description beam: children of each survivor; if absent, so many that a round is as wide as the first one, and at least one of each variant
              */
             branch?: number;
             /**
