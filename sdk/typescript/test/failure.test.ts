@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { connect, NotFound, PermissionDenied, RametError, Sandbox, SandboxGone, Unavailable, type Client } from 'ramet'
-import { eventually, freePort, World } from './harness.js'
+import { eventually, World } from './harness.js'
 
 const images = process.env['RAMET_TEST_IMAGES']
 let world: World
@@ -176,17 +176,12 @@ test('without a program the error says what is missing', async () => {
 
 test('a daemon elsewhere is reached by TLS with a token', async (t) => {
   await using remote = new World(images)
-  const [cert, key] = [join(remote.dir, 'cert.pem'), join(remote.dir, 'key.pem')]
-  const made = spawnSync('openssl', [
-    'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=localhost',
-    '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key, '-out', cert,
-  ])
-  if (made.status !== 0) return t.skip('there is no openssl to make a certificate with')
-  const port = await freePort()
-  await remote.serve('--listen', `127.0.0.1:${port}`, '--tls-cert', cert, '--tls-key', key)
-  const token = (JSON.parse(remote.ramet('token', 'create', '--scope', 'admin', '--json')) as { secret: string }).secret
-  const ca = readFileSync(cert, 'utf8')
-  const host = `https://127.0.0.1:${port}`
+  const listening = await remote.listening()
+  if (listening === undefined) return t.skip('there is no openssl to make a certificate with')
+  await remote.serve(...listening.args)
+  const token = remote.token()
+  const ca = readFileSync(listening.ca, 'utf8')
+  const { host } = listening
   const far = connect({ host, token, ca })
   const sandbox = await far.create({ image: 'python' })
   assert.equal((await sandbox.exec('tr a-z A-Z', { stdin: 'over tls' })).stdout, 'OVER TLS')
@@ -205,6 +200,6 @@ test('a daemon elsewhere is reached by TLS with a token', async (t) => {
   await assert.rejects(connect({ host, ca }).list(), (error: PermissionDenied) => error instanceof PermissionDenied && error.code === 'unauthenticated' && error.status === 401)
   await assert.rejects(connect({ host, ca, token: 'ramet_wrong' }).list(), PermissionDenied)
   await assert.rejects(connect({ host, token }).list(), (error: Unavailable) => error instanceof Unavailable && /RAMET_CA/.test(error.remedy ?? ''))
-  await assert.rejects(connect({ host: `http://127.0.0.1:${port}`, token }).list(), /try https/)
+  await assert.rejects(connect({ host: host.replace('https', 'http'), token }).list(), /try https/)
   far.close()
 })

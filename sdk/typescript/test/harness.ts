@@ -54,6 +54,23 @@ export class World implements AsyncDisposable {
     return join(this.dir, 'run/ramet/ramet.sock')
   }
 
+  /** Makes a certificate for 127.0.0.1, and returns the arguments with which a daemon listens there; or undefined without openssl. */
+  async listening(): Promise<{ args: string[]; host: string; ca: string } | undefined> {
+    const [cert, key] = [join(this.dir, 'cert.pem'), join(this.dir, 'key.pem')]
+    const made = spawnSync('openssl', [
+      'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', '/CN=localhost',
+      '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key, '-out', cert,
+    ])
+    if (made.status !== 0) return undefined
+    const at = `127.0.0.1:${await freePort()}`
+    return { args: ['--listen', at, '--tls-cert', cert, '--tls-key', key], host: `https://${at}`, ca: cert }
+  }
+
+  /** Makes a token with all rights. */
+  token(): string {
+    return (JSON.parse(this.ramet('token', 'create', '--scope', 'admin', '--json')) as { secret: string }).secret
+  }
+
   /** Runs a command, which must succeed. */
   ramet(...args: string[]): string {
     const done = spawnSync(program, args, { env: this.env, encoding: 'utf8' })

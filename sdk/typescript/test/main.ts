@@ -34,10 +34,13 @@ const files = readdirSync(join(packageDir, 'build'))
   .filter((name) => name.endsWith('.test.js') && (only.length === 0 || only.some((part) => name.includes(part))))
   .map((name) => join(packageDir, 'build', name))
 const world = new World(images)
-await world.serve()
+const listening = await world.listening()
+await world.serve(...(listening?.args ?? []))
+const remote = listening && { RAMET_TEST_HOST: listening.host, RAMET_TEST_CA: listening.ca, RAMET_TEST_TOKEN: world.token() }
 const status = await new Promise<number | null>((resolve) => {
   const args = ['--test', '--test-concurrency=2', '--test-timeout=120000', `--test-reporter=${process.env['TEST_REPORTER'] ?? 'spec'}`, ...files]
-  const tests = spawn(process.execPath, args, { env: { ...world.env, RAMET_TEST_IMAGES: images, RAMET_TEST_BUILD: process.env['RAMET_TEST_BUILD'] }, stdio: 'inherit', cwd: packageDir })
+  const env = { ...world.env, ...remote, RAMET_TEST_IMAGES: images, RAMET_TEST_BUILD: process.env['RAMET_TEST_BUILD'] }
+  const tests = spawn(process.execPath, args, { env, stdio: 'inherit', cwd: packageDir })
   tests.once('close', resolve)
 })
 const left = await world.end()

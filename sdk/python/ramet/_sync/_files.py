@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Iterator, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Iterator, Dict, Iterable, List, Optional, TYPE_CHECKING, Tuple, Union
 
 from .._errors import NotFound
 from .._models import ExtractResult, FileEvents, FileInfo, SearchResult
@@ -93,10 +93,13 @@ class Files:
         atomic: bool = False,
         parents: bool = True,
         user: Optional[str] = None,
+        if_match: Optional[str] = None,
+        if_none_match: Optional[str] = None,
     ) -> FileInfo:
         """Write a file: text, bytes, a file that is open here, or an iterator of bytes.
 
-        With atomic the old file is replaced when all bytes have arrived.
+        With atomic the old file is replaced when all bytes have arrived. if_match is the etag that the file
+        must have, and if_none_match="*" is that there must be none; else Conflict is raised.
         """
         query = _query(path, user=user, mode=mode, append=append, atomic=atomic, parents=parents)
         if isinstance(data, str):
@@ -104,8 +107,9 @@ class Files:
         content: Any = bytes(data) if isinstance(data, (bytes, bytearray)) else blocks(data, _PIECE)
         return FileInfo(
             self._transport.call(
-                "PUT", self._path, query=query, content=content, headers=_OCTETS, sandbox=self._sandbox
-            )
+                "PUT", self._path, query=query, content=content, sandbox=self._sandbox,
+                headers={**_OCTETS, **_condition("If-Match", if_match), **_condition("If-None-Match", if_none_match)},
+            )  # fmt: skip
         )
 
     def stat(self, path: Path, *, follow: bool = True, user: Optional[str] = None) -> FileInfo:
@@ -167,10 +171,13 @@ class Files:
         answer = self._transport.call("POST", f"{self._path}/{action}", query=query, sandbox=self._sandbox)
         return FileInfo(answer)
 
-    def remove(self, path: Path, *, recursive: bool = False, user: Optional[str] = None) -> None:
-        """Remove a file or directory. A directory must be empty, unless recursive is given."""
+    def remove(
+        self, path: Path, *, recursive: bool = False, user: Optional[str] = None, if_match: Optional[str] = None
+    ) -> None:
+        """Remove a file or directory. A directory must be empty, unless recursive is given. if_match is as of write()."""
         query = _query(path, user=user, recursive=recursive)
-        self._transport.call("DELETE", self._path, query=query, sandbox=self._sandbox)
+        headers = _condition("If-Match", if_match)
+        self._transport.call("DELETE", self._path, query=query, headers=headers, sandbox=self._sandbox)
 
     def watch(
         self, path: Path, *, recursive: bool = False, debounce: float = 0.05, user: Optional[str] = None
@@ -281,6 +288,11 @@ def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
             buffer.clear()
     if buffer:
         yield bytes(buffer)
+
+
+def _condition(header: str, etag: Optional[str]) -> Dict[str, str]:
+    """Return the header that makes a request depend on what a file is."""
+    return {} if etag is None else {header: etag if etag == "*" else f'"{etag}"'}
 
 
 def _query(path: Path, **parameters: Any) -> Query:
