@@ -13,7 +13,7 @@ type ExplorePlan struct {
 	Winners  int               `json:"winners,omitempty" minimum:"1" maximum:"100" doc:"how many of the best attempts win; 1 if absent"`
 	Then     ExploreThen       `json:"then,omitempty" doc:"what becomes of the winners: promote gives the state of the first one to the sandbox, merge brings the files of all to it, none changes nothing; none if absent"`
 	Merge    *ExploreMerge     `json:"merge,omitempty" doc:"how files are merged, with merge"`
-	Keep     ExploreKeep       `json:"keep,omitempty" doc:"which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none"`
+	Keep     ExploreKeep       `json:"keep,omitempty" doc:"which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none. Nothing is kept of an exploration that is canceled, or failed before it had a result"`
 	Diff     *DiffRequest      `json:"diff,omitempty" doc:"compare each attempt that has ended by itself with the sandbox; no comparison if absent"`
 	Limits   ExploreLimits     `json:"limits,omitzero" doc:"bounds of the exploration"`
 	Metadata map[string]string `json:"metadata,omitempty" doc:"labels of the attempts, besides those of the sandbox"`
@@ -161,7 +161,7 @@ type ExploreLimits struct {
 	Attempts  int   `json:"attempts,omitempty" minimum:"0" maximum:"10000" doc:"attempts in all rounds; 10000 if absent"`
 	Depth     int   `json:"depth,omitempty" minimum:"0" maximum:"32" doc:"beam: generations of attempts below the sandbox"`
 	TimeoutMS int64 `json:"timeout_ms,omitempty" minimum:"0" doc:"of the exploration: attempts that have not ended by then are stopped, and the others decide"`
-	MemoryMiB int64 `json:"memory_mib,omitempty" minimum:"0" maximum:"16777216" doc:"memory of all attempts together, without what they share: beyond it, the attempt that has the most is stopped"`
+	MemoryMiB int64 `json:"memory_mib,omitempty" minimum:"0" maximum:"16777216" doc:"memory of all attempts together, without what they share: beyond it, the attempt of the round that has the most is stopped"`
 }
 
 // ExplorationState is the state of an exploration.

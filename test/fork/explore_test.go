@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/polltest"
 	"ramet.dev/ramet/test/harness"
 )
@@ -269,6 +271,7 @@ func TestExplorationsAreCanceled(t *testing.T) {
 	base := n.Create("base")
 	long := api.ExplorePlan{
 		Run: api.ExploreRun{Argv: []string{"/bin/guest", "say"}}, Variants: saying("fast", "sleep:10m", "sleep:10m"), Then: api.ThenPromote,
+		Keep: api.KeepAll, // of an exploration that is canceled, nothing is kept
 	}
 	begin := func() string {
 		// The client of this one goes away.
@@ -293,7 +296,7 @@ func TestExplorationsAreCanceled(t *testing.T) {
 		t.Errorf("a removed exploration: %v", err)
 	}
 	onlyLeft(n, base.ID)
-	long.Limits.TimeoutMS = 1500
+	long.Limits.TimeoutMS, long.Keep = 1500, api.KeepNone
 	x = explore(n, "base", long, api.ExplorationDone)
 	if !x.Promoted || !slices.Equal(x.Winners, []int{0}) || !strings.Contains(x.Ended, "time limit") {
 		t.Errorf("%+v\n%s", x, tableOf(x))
@@ -387,7 +390,7 @@ func TestExplorationsEndWithTheDaemon(t *testing.T) {
 	n := harness.NewNode(t)
 	base := n.Create("base")
 	x, err := n.Machine.Explore(harness.AsOwner, "base", api.ExplorePlan{
-		Run: api.ExploreRun{Argv: []string{"/bin/guest", "say"}}, Variants: saying("fast", "sleep:10m"), Then: api.ThenPromote,
+		Run: api.ExploreRun{Argv: []string{"/bin/guest", "say"}}, Variants: saying("fast", "sleep:10m"), Then: api.ThenPromote, Keep: api.KeepAll,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -408,3 +411,106 @@ func TestExplorationsEndWithTheDaemon(t *testing.T) {
 		t.Errorf("events %+v, %v", got, err)
 	}
 }
+
+// exploreOnce explores "base" in three rounds of which all attempts are kept, and then destroys those.
+// The attempt that was made last has the best score, so that it is promoted through two others.
+func exploreOnce(ctx context.Context, m *machine.Machine, rng *rand.Rand) error {
+	x, err := m.Explore(ctx, "base", api.ExplorePlan{
+		Width: 2, Run: api.ExploreRun{Argv: []string{"/bin/guest", "trail", "RAMET_ATTEMPT"}}, Then: api.ThenPromote, Keep: api.KeepAll,
+		Score:  api.ExploreScore{By: api.ScoreRegexp, Pattern: `([0-9]+) $`, File: "/srv/trail"},
+		Search: api.ExploreSearch{Strategy: api.SearchBeam, Rounds: 3, Survivors: 1 + rng.IntN(2), Branch: 2},
+	})
+	if err != nil {
+		return err
+	}
+	err = m.ExplorationEvents(ctx, x.ID, 0, true, func() {}, func(e api.ExplorationEvent) error {
+		if e.Kind != api.AttemptChanged {
+			fmt.Println(e.State, e.Kind)
+		}
+		return nil
+	})
+	if err == nil {
+		x, err = m.GetExploration(ctx, x.ID, true)
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range x.Children {
+		if a.Kept {
+			if err := m.Destroy(ctx, a.Sandbox); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestDaemonDiesWhileItExplores kills a daemon at random moments of explorations. The next one ends
+// each: it is done, and the sandbox has the state of its winner, or it is interrupted, and nothing is
+// left of it.
+func TestDaemonDiesWhileItExplores(t *testing.T) {
+	rng := harness.Seeded(t)
+	n := harness.NewNode(t)
+	base := n.Create("base")
+	n.Hold("base", "-value", "zero", "-only", "heap,files,child")
+	n.Put("base", api.WriteRequest{FileRef: api.FileRef{Path: "/srv/trail"}}, "")
+	n.Close()
+	ended := map[api.ExplorationState]int{}
+	for range harness.Kills(t, 5, 2) {
+		p := harness.StartVictim(t, harness.Victim{Runtime: n.Paths.RuntimeDir(), Data: n.Paths.DataDir(), Engine: n.Build, Seed: rng.Uint64(), Work: "explore"})
+		for range 4 + rng.IntN(7) {
+			p.Next()
+		}
+		harness.RandomPause(rng, 40*time.Millisecond)
+		p.Kill()
+		n.Open()
+		list, err := n.Machine.Explorations(harness.AsOwner, api.ExplorationFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(list, func(a, b api.Exploration) int { return a.CreatedAt.Compare(b.CreatedAt) })
+		may, trail := map[string]bool{base.ID: true}, ""
+		for _, x := range list {
+			x, err := n.Machine.GetExploration(harness.AsOwner, x.ID, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended[x.State]++
+			switch x.State {
+			case api.ExplorationDone:
+				own := ""
+				for at := &x.Winners[0]; at != nil; at = x.Children[*at].Parent {
+					own = fmt.Sprint(*at, " ") + own
+				}
+				trail += own
+				if !x.Promoted || len(own) < len("0 0 0 ") {
+					t.Errorf("promoted %t by %q\n%s", x.Promoted, own, tableOf(x))
+				}
+				for _, a := range x.Children {
+					may[a.Sandbox] = a.Kept
+				}
+			case api.ExplorationInterrupted:
+			default:
+				t.Errorf("an exploration is %s: %v\n%s", x.State, x.Error, tableOf(x))
+			}
+		}
+		left, err := n.Machine.List(harness.AsOwner, api.ListFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range left {
+			if !may[s.ID] {
+				t.Errorf("sandbox %s is left, of %s", s.ID, s.Metadata[explorationLabel])
+			}
+		}
+		n.CheckWhole("base", "zero")
+		n.MustRead("base", "/srv/trail", trail)
+		n.CheckOwned()
+		n.DestroyAllBut("base")
+		n.Close()
+	}
+	t.Logf("explorations, counted after each kill: %v", ended)
+	n.Open()
+}
+
+const explorationLabel = "ramet/exploration"

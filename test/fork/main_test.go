@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, harness.Suite{
-		Works: map[string]harness.Work{"fork": forkOnce},
+		Works: map[string]harness.Work{"fork": forkOnce, "explore": exploreOnce},
 	}))
 }
 

@@ -418,6 +418,39 @@ func TestMemoryIsNotTakenFromASuccess(t *testing.T) {
 	}
 }
 
+// TestMemoryOfEarlierRoundsCounts has survivors of a beam that have more memory than the attempt that
+// runs, which alone can be stopped.
+func TestMemoryOfEarlierRoundsCounts(t *testing.T) {
+	w := newWorld()
+	e := w.open(t)
+	r, err := newRun(e, api.Sandbox{ID: "base"}, access.DefaultTenant, []string{"base"}, api.ExplorePlan{
+		Width: 2, Run: command, Limits: api.ExploreLimits{MemoryMiB: 10}, Search: api.ExploreSearch{Strategy: api.SearchBeam},
+	}.Completed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, gone := 0, 1
+	r.addAttempts(1, nil, []string{w.fork("base", nil), w.fork("base", nil)})
+	r.addAttempts(2, &parent, []string{w.fork("box1", nil)})
+	r.change(2, api.AttemptRunning, nil)
+	r.dropped[gone] = true
+	w.private = func(ref string) float64 { return map[string]float64{"box1": 8, "box2": 100, "box3": 1}[ref] }
+	stopped := 0
+	watch := r.newWatch([]int{2})
+	watch.add(2, func(error) { stopped++ })
+	watch.enforce(t.Context(), 10)
+	if stopped > 0 {
+		t.Error("it is stopped below the limit: what was destroyed counts")
+	}
+	watch.enforce(t.Context(), 8)
+	if a := r.attempt(2); stopped != 1 || a.State != api.AttemptStopped || api.CodeOf(a.Error) != api.CodeLimit {
+		t.Errorf("above the limit: stopped %d times, %+v", stopped, a)
+	}
+	if got := w.left(); slices.Contains(got, "box3") || !slices.Contains(got, "box1") {
+		t.Errorf("left are %v", got)
+	}
+}
+
 // TestTailsAreBounded bounds what all attempts that run at once can have the daemon keep.
 func TestTailsAreBounded(t *testing.T) {
 	for width, want := range map[int]int{1: maxTail, 100: allTails / 100, 5000: minTail} {

@@ -64,7 +64,7 @@ func (r *run) conclude(ctx context.Context, failure error) {
 			r.edit(func(x *api.Exploration) { x.Error = api.AsError(err) })
 		}
 	}
-	r.settle(context.WithoutCancel(ctx), failed != nil && failure == nil)
+	r.settle(context.WithoutCancel(ctx), failure == nil, failed != nil)
 	to := api.ExplorationDone
 	switch {
 	case errors.Is(failure, errCanceled):
@@ -158,17 +158,19 @@ func (r *run) promote(ctx context.Context, i int) error {
 	return nil
 }
 
-// settle destroys the attempts that are not kept, and marks those that are. Winners are kept if
-// they could not be brought to the explored sandbox.
-func (r *run) settle(ctx context.Context, rescue bool) {
+// settle destroys the attempts that are not kept, and marks those that are. An exploration without a
+// result keeps none. Winners are kept if they could not be brought to the explored sandbox.
+func (r *run) settle(ctx context.Context, result, rescue bool) {
 	x := r.view()
 	keep := map[string]bool{}
 	for i := range x.Children {
-		if a := &x.Children[i]; r.rec.Keep == api.KeepAll || a.Won && r.rec.Keep == api.KeepWinners {
+		if a := &x.Children[i]; !result {
+			break
+		} else if r.rec.Keep == api.KeepAll || a.Won && r.rec.Keep == api.KeepWinners {
 			keep[a.Sandbox] = true
 		}
 	}
-	if rescue {
+	if result && rescue {
 		for _, i := range x.Winners {
 			keep[x.Children[r.holder(ctx, i)].Sandbox] = true
 		}
@@ -235,7 +237,7 @@ func (r *run) resume(ctx context.Context) {
 	for _, i := range r.everyone() {
 		r.change(i, api.AttemptStopped, func(a *api.Attempt) { a.StoppedEarly = true })
 	}
-	r.settle(ctx, false)
+	r.settle(ctx, false, false)
 	r.edit(func(x *api.Exploration) {
 		x.Error = api.Errorf(api.CodeUnavailable, "the daemon was killed while attempts ran")
 		x.Ended = x.Error.Detail

@@ -54,19 +54,21 @@ func (w *watch) end() {
 	w.work.Wait()
 }
 
-// enforce stops the attempt that has the most memory, if all of them together have too much. Its
+// enforce stops the attempt of the round that has the most memory, if all attempts of the exploration
+// that are there, those of earlier rounds as well, together have too much. Its
 // sandbox goes with it: what it keeps would count on. An attempt that succeeds meanwhile stays.
 func (w *watch) enforce(ctx context.Context, limit float64) {
 	total, most, largest := 0., 0., -1
-	for i, stop := range w.stops {
-		if stop == nil {
+	for _, i := range w.r.everyone() {
+		stop, runs := w.stops[i]
+		if runs && stop == nil || w.r.dropped[i] && w.r.rec.Keep != api.KeepAll {
 			continue
 		}
 		mib, err := w.r.explorer.cfg.Sandboxes.PrivateMiB(ctx, w.r.attempt(i).Sandbox)
 		if err != nil {
 			continue // it is gone, or about to
 		}
-		if total += mib; mib > most && w.r.attempt(i).State != api.AttemptSucceeded {
+		if total += mib; runs && mib > most && w.r.attempt(i).State != api.AttemptSucceeded {
 			most, largest = mib, i
 		}
 	}

@@ -836,7 +836,7 @@ export interface components {
             depth?: number;
             /**
              * Format: int64
-             * @description memory of all attempts together, without what they share: beyond it, the attempt that has the most is stopped
+             * @description memory of all attempts together, without what they share: beyond it, the attempt of the round that has the most is stopped
              */
             memoryMib?: number;
             /**
@@ -871,7 +871,7 @@ export interface components {
              * @enum {string}
              */
             hold?: "writes";
-            /** @description which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none */
+            /** @description which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none. Nothing is kept of an exploration that is canceled, or failed before it had a result */
             keep?: components["schemas"]["ExploreKeep"];
             /** @description bounds of the exploration */
             limits?: components["schemas"]["ExploreLimits"];
