@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/bench/speed"
 	"ramet.dev/ramet/internal/engine/idlepoll"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
@@ -46,7 +47,7 @@ type bench struct {
 	daemon int       // its process
 	pace   pace
 	hold   func() (release func() error, err error) // makes idle processors poll
-	speed  speed
+	speed  speed.Meter
 	stream transfer
 	report Report
 }
@@ -91,7 +92,7 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	}
 	m := &b.report.Machine
 	m.LoadAfter, m.Seconds = load(), time.Since(m.Started).Seconds()
-	m.WorkBestMS, m.WorkMS = b.speed.best()
+	m.WorkBestMS, m.WorkMS = b.speed.Best()
 	b.report.Targets = targets(b.report.Rows)
 	if !opts.JSON {
 		return b.report.write(out)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/bench/speed"
 	"ramet.dev/ramet/internal/workload"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
 )
@@ -33,7 +34,7 @@ func TestCases(t *testing.T) {
 	if err := b.single(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.source(t.Context(), plan{mib: sourceSmall, children: []int{3}, untouched: true, written: true, ask: true, disk: []int{1}}); err != nil {
+	if err := b.source(t.Context(), plan{mib: sourceSmall, children: []int{3}, untouched: true, written: true, ask: true, explore: true, disk: []int{1}}); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -43,21 +44,24 @@ func TestCases(t *testing.T) {
 		if !many && r.Runs != 2 || many && (r.Runs != execSamples || r.RoundtripMS == nil) {
 			t.Errorf("%s has %d runs", r.Case, r.Runs)
 		}
-		if !many && (r.ReturnMS == nil || r.CPUMSPerChild == nil) {
+		if !many && (r.ReturnMS == nil && r.Case != caseExplore || r.CPUMSPerChild == nil) {
 			t.Errorf("%s lacks metrics: %+v", r.Case, r)
 		}
 	}
-	best, usual := b.speed.best()
+	best, usual := b.speed.Best()
 	if best <= 0 || usual < best || slices.ContainsFunc(b.report.Rows, func(r Row) bool { return r.WorkMS == nil }) {
 		t.Errorf("a piece of work took %v at best and %v in the median: %+v", best, usual, b.report.Rows)
 	}
-	want := []string{"create", "exec", "run_code", "fork", "fork-untouched", "fork-written", "fork-ask", "snapshot-disk", "restore-disk"}
+	want := []string{"create", "exec", "run_code", "fork", "fork-untouched", "fork-written", "fork-ask", "explore", "snapshot-disk", "restore-disk"}
 	if !slices.Equal(names, want) {
 		t.Errorf("cases are %v, not %v", names, want)
 	}
 	fork := rows(b.report.Rows).find("fork", sourceSmall, 3)
 	if fork.PauseMS == nil || *fork.PauseMS != 12.5 || fork.AllReadyMS == nil || *fork.AllReadyMS < *fork.FirstExecMS || *fork.PrivateMiBPerChild != 7 {
 		t.Errorf("fork is %+v", fork)
+	}
+	if r := rows(b.report.Rows).find(caseExplore, sourceSmall, exploredChildren); r.AllReadyMS == nil || r.FirstExecMS != nil || *r.PrivateMiBPerChild != 7 {
+		t.Errorf("explore is %+v", r)
 	}
 	if d.Left() != 0 {
 		t.Errorf("%d sandboxes and snapshots are left", d.Left())
@@ -221,7 +225,7 @@ func TestInterrupted(t *testing.T) {
 func TestSettle(t *testing.T) {
 	// Busy for the first polls, then quiet.
 	used, polls := time.Duration(0), 0
-	m := meter{speed: &speed{}, pace: pace{poll: time.Millisecond, quiet: 20 * time.Millisecond, most: time.Hour}, trees: func() (time.Duration, error) {
+	m := meter{speed: &speed.Meter{}, pace: pace{poll: time.Millisecond, quiet: 20 * time.Millisecond, most: time.Hour}, trees: func() (time.Duration, error) {
 		polls++
 		if polls < 4 {
 			used += time.Second

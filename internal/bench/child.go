@@ -14,6 +14,9 @@ const (
 	idleFor      = 5 * time.Second
 	// untouchedChildren is the number of children of the fork that shows the cost of an idle child.
 	untouchedChildren = 20
+	// exploredChildren is the number of attempts of the exploration that a fork into as many, with a
+	// command in each, is compared with.
+	exploredChildren = 100
 )
 
 // fork makes n children, each of which answers a command.
@@ -39,6 +42,15 @@ func (b *bench) children(ctx context.Context, n int, makeAll func(context.Contex
 		return nil, err
 	}
 	return s, b.s.Destroy(ctx, f.IDs()...)
+}
+
+// explore makes children by one exploration, which runs a command in each.
+func (b *bench) explore(ctx context.Context, ref string) (sample, error) {
+	s, err := b.children(ctx, exploredChildren, func(ctx context.Context) (*workload.Forked, error) { return b.s.Explore(ctx, ref, exploredChildren) })
+	delete(s, pauseMS)
+	delete(s, returnMS)
+	delete(s, firstExecMS)
+	return s, err
 }
 
 func times(f *workload.Forked) sample {

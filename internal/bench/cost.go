@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"ramet.dev/ramet/internal/bench/speed"
 	"ramet.dev/ramet/internal/observe/procfs"
 )
 
@@ -56,7 +57,7 @@ type cost struct {
 type meter struct {
 	trees func() (time.Duration, error)
 	pace  pace
-	speed *speed
+	speed *speed.Meter
 }
 
 // start waits until the processes are idle, and starts to measure.
@@ -65,7 +66,7 @@ func (m meter) start(ctx context.Context) (*cost, error) {
 	if err := c.settle(ctx, 0); err != nil {
 		return nil, err
 	}
-	c.work = c.speed.sample()
+	c.work = c.speed.Sample()
 	mem, err := procfs.ReadMemory()
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (b *bench) files(ctx context.Context) error {
 		if err := json.Unmarshal([]byte(out), &ms); err != nil {
 			return fmt.Errorf("%s: %w", caseFiles, err)
 		}
-		work := b.speed.sample()
+		work := b.speed.Sample()
 		for op, both := range ms {
 			samples[op] = append(samples[op], sample{roundtripMS: both[0], overlayMS: both[1], workMS: work})
 		}
@@ -75,7 +75,7 @@ func (b *bench) diff(ctx context.Context, ref string) (sample, error) {
 			return nil, err
 		}
 	}
-	work := b.speed.sample()
+	work := b.speed.Sample()
 	began := time.Now()
 	d, err := b.c.Sandboxes.Diff(ctx, forked.IDs()[0], forked.IDs()[1], api.DiffRequest{Paths: []string{"/root/files"}})
 	if err != nil {

@@ -20,7 +20,7 @@ func (b *bench) inARow(ctx context.Context) error {
 		if err := b.meter().settle(ctx, 0); err != nil {
 			return err
 		}
-		work := b.speed.sample()
+		work := b.speed.Sample()
 		ids := []string{ref}
 		for i := range samples {
 			if _, err := b.s.Ask(ctx, ref, "kept = [str(n) for n in range(10000)]\nprint("+strconv.Itoa(i)+")"); err != nil {

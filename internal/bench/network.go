@@ -127,7 +127,7 @@ func (b netBench) netOperations(ctx context.Context, ours netSide) (err error) {
 	for i := range b.opts.Runs {
 		b.progress("network, run %d of %d", i+1, b.opts.Runs)
 		for _, side := range sides {
-			work := b.speed.sample()
+			work := b.speed.Sample()
 			out, err := side.ask(ctx, outside.Guest+side.call)
 			if err != nil {
 				return fmt.Errorf("%s%s: %w", caseNetwork, side.suffix, err)
@@ -198,7 +198,7 @@ func (b netBench) netOpen(ctx context.Context) error {
 			if err := b.meter().settle(ctx, 1); err != nil {
 				return nil, err
 			}
-			s := sample{workMS: b.speed.sample()}
+			s := sample{workMS: b.speed.Sample()}
 			began := time.Now()
 			sb, err := b.s.CreateNetworked(ctx, workload.PythonImage, policies[which])
 			if err != nil {

@@ -106,26 +106,27 @@ func TestTargets(t *testing.T) {
 		got[target.What] = target.Verdict
 	}
 	want := map[string]string{
-		"pause of the source, 24 MiB":                               missed,
-		"pause of the source, 1.5 GiB":                              notMeasured,
-		"pause of the source, 1.5 GiB that were just written":       notMeasured,
-		"fork(1): first exec answered, 24 MiB":                      reached,
-		"fork(1): first exec answered, 1.5 GiB":                     notMeasured,
-		"fork(5): all five answered":                                notMeasured,
-		"fork(100): all hundred ready":                              notMeasured,
-		"CPU per child, fork(20)":                                   notMeasured,
-		"private memory per idle child of 1.5 GiB, fork(20)":        notMeasured,
-		"20th fork in a row against the 1st: pause":                 reached,
-		"20th fork in a row against the 1st: first exec":            missed,
-		"exec of true, round trip":                                  reached,
-		"run_code of 1+1 in Python, round trip":                     reached,
-		"CPU of an idle sandbox, of one core":                       reached,
-		"20 children of 256 MiB: time of runsc restore over ours":   reached,
-		"20 children of 256 MiB: memory of runsc over ours":         missed,
-		"fork(1) after 50 000 files of 1 GiB against none: pause":   notMeasured,
-		"fork(20) after 50 000 files of 1 GiB against none: return": notMeasured,
-		"private memory that each such child has more":              notMeasured,
-		"diff of two children that changed 10 files each of 50 000": notMeasured,
+		"pause of the source, 24 MiB":                                        missed,
+		"pause of the source, 1.5 GiB":                                       notMeasured,
+		"pause of the source, 1.5 GiB that were just written":                notMeasured,
+		"fork(1): first exec answered, 24 MiB":                               reached,
+		"fork(1): first exec answered, 1.5 GiB":                              notMeasured,
+		"fork(5): all five answered":                                         notMeasured,
+		"fork(100): all hundred ready":                                       notMeasured,
+		"explore of 100 that run true against fork(100) and an exec in each": notMeasured,
+		"CPU per child, fork(20)":                                            notMeasured,
+		"private memory per idle child of 1.5 GiB, fork(20)":                 notMeasured,
+		"20th fork in a row against the 1st: pause":                          reached,
+		"20th fork in a row against the 1st: first exec":                     missed,
+		"exec of true, round trip":                                           reached,
+		"run_code of 1+1 in Python, round trip":                              reached,
+		"CPU of an idle sandbox, of one core":                                reached,
+		"20 children of 256 MiB: time of runsc restore over ours":            reached,
+		"20 children of 256 MiB: memory of runsc over ours":                  missed,
+		"fork(1) after 50 000 files of 1 GiB against none: pause":            notMeasured,
+		"fork(20) after 50 000 files of 1 GiB against none: return":          notMeasured,
+		"private memory that each such child has more":                       notMeasured,
+		"diff of two children that changed 10 files each of 50 000":          notMeasured,
 
 		"what a command writes to stdout, through the daemon":                notMeasured,
 		"writing a file of 1 GiB, through the daemon":                        notMeasured,
@@ -196,6 +197,9 @@ func TestCasesOfTargets(t *testing.T) {
 			}
 			if p.diff {
 				rs = append(rs, newRow(kind{name: "diff", source: p.mib, n: 2, files: p.files}, []sample{{roundtripMS: 1}}))
+			}
+			if p.explore {
+				rs = append(rs, newRow(kind{name: "explore", source: p.mib, n: exploredChildren}, []sample{all}))
 			}
 			if p.idle {
 				rs = append(rs, newRow(kind{name: "idle", source: p.mib, n: idleChildren}, []sample{{idlePercent: 0.1}}))

@@ -82,12 +82,13 @@ const (
 	caseStreams   = "streams"
 	caseAttach    = "attach"
 	caseNetwork   = "network"
+	caseExplore   = "explore"
 	caseRunsc     = "runsc-restore"
 )
 
 // cases are all cases. caseExecPoll runs only if Options.Only names it, because it changes the
 // power use of the whole machine.
-var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseExplore, caseRunsc}
 
 // kind identifies a row.
 type kind struct {

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/internal/bench/speed"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
@@ -31,7 +32,7 @@ type runsc struct {
 	path  string
 	dir   string // has all files, and is in the arguments of all processes
 	log   *os.File
-	speed *speed
+	speed *speed.Meter
 	pace  pace
 	// namespace is the path of the network namespace of containers; empty for no network.
 	namespace string
@@ -43,7 +44,7 @@ type runsc struct {
 }
 
 // newRunsc makes the directory; close removes it.
-func newRunsc(path string, p pace, s *speed) (*runsc, error) {
+func newRunsc(path string, p pace, s *speed.Meter) (*runsc, error) {
 	dir, err := os.MkdirTemp("", "ramet-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make directory for runsc: %w", err)

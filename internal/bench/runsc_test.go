@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ramet.dev/ramet/internal/bench/speed"
 )
 
 // fakeRunsc is a program that writes down how it was called. A container is a
@@ -40,7 +42,7 @@ func fake(t *testing.T) (r *runsc, calls func() string, boxes string) {
 	t.Setenv("CALLS", filepath.Join(dir, "calls"))
 	t.Setenv("BOXES", boxes)
 	t.Setenv("TMPDIR", dir)
-	r, err := newRunsc(path, fast, &speed{})
+	r, err := newRunsc(path, fast, &speed.Meter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func (b *bench) roundtrips(ctx context.Context, name string, do func(context.Con
 	for i := range execWarmUps + execSamples {
 		s := sample{}
 		if i%speedEvery == 0 {
-			s[workMS] = b.speed.sample()
+			s[workMS] = b.speed.Sample()
 		}
 		began := time.Now()
 		if err := do(ctx, sb.ID); err != nil {

@@ -24,23 +24,23 @@ const (
 type plan struct {
 	mib, files int
 	children   []int
-	// untouched, written, ask, idle, diff and disk are further cases of this source. disk has
+	// untouched, written, ask, idle, diff, explore and disk are further cases of this source. disk has
 	// the numbers of sandboxes that are restored at once.
-	untouched, written, ask, idle, diff bool
-	disk                                []int
+	untouched, written, ask, idle, diff, explore bool
+	disk                                         []int
 }
 
 func plans(quick bool) []plan {
 	if quick {
 		return []plan{
-			{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, idle: true},
+			{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, idle: true, explore: true},
 			{mib: sourceMedium, children: []int{20}, ask: true, disk: []int{1}},
 			{mib: sourceLarge, children: []int{1, 20}, untouched: true, written: true},
 			{mib: sourceSmall, files: manyFiles, children: []int{1}, untouched: true, diff: true},
 		}
 	}
 	return []plan{
-		{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, ask: true, idle: true, disk: []int{1}},
+		{mib: sourceSmall, children: []int{1, 5, 20, 100}, untouched: true, ask: true, idle: true, explore: true, disk: []int{1}},
 		{mib: sourceMedium, children: []int{1, 5, 20, 100}, untouched: true, ask: true, disk: []int{1, 20}},
 		{mib: sourceLarge, children: []int{1, 5, 20, 100}, untouched: true, written: true, ask: true, disk: []int{1}},
 		{mib: sourceSmall, files: manyFiles, children: []int{1, 5}, untouched: true, diff: true},
@@ -53,7 +53,7 @@ func (p plan) only(wants func(name string) bool) plan {
 		p.children = nil
 	}
 	p.untouched, p.ask, p.idle = p.untouched && wants(caseUntouched), p.ask && wants(caseAsk), p.idle && wants(caseIdle)
-	p.written, p.diff = p.written && wants(caseWritten), p.diff && wants(caseDiff)
+	p.written, p.diff, p.explore = p.written && wants(caseWritten), p.diff && wants(caseDiff), p.explore && wants(caseExplore)
 	if !wants(caseSnapshot) && !wants(caseRestore) {
 		p.disk = nil
 	}
@@ -62,7 +62,7 @@ func (p plan) only(wants func(name string) bool) plan {
 
 // isEmpty reports whether the source has no cases.
 func (p plan) isEmpty() bool {
-	return len(p.children)+len(p.disk) == 0 && !p.untouched && !p.written && !p.ask && !p.idle && !p.diff
+	return len(p.children)+len(p.disk) == 0 && !p.untouched && !p.written && !p.ask && !p.idle && !p.diff && !p.explore
 }
 
 // source makes a warm sandbox and measures the cases of p with it.
@@ -98,6 +98,7 @@ func (b *bench) source(ctx context.Context, p plan) error {
 		{p.ask, kind{name: caseAsk, n: 1}, b.ask},
 		{p.idle, kind{name: caseIdle, n: idleChildren}, b.idle},
 		{p.diff, kind{name: caseDiff, n: 2}, b.diff},
+		{p.explore, kind{name: caseExplore, n: exploredChildren}, b.explore},
 	} {
 		if !extra.want {
 			continue

@@ -62,7 +62,7 @@ func (b *bench) streams(ctx context.Context) error {
 	}
 	for _, op := range streamOps {
 		err := b.repeat(ctx, kind{name: streamCase(op.name), n: 1}, func(ctx context.Context) (sample, error) {
-			s := sample{workMS: b.speed.sample()}
+			s := sample{workMS: b.speed.Sample()}
 			began := time.Now()
 			n, err := op.run(&b.stream, ctx, sb.ID)
 			if err == nil && n != b.stream.bytes {
@@ -183,7 +183,7 @@ func (b *bench) attach(ctx context.Context, ref string, pid int) (sample, error)
 	if err := b.meter().settle(ctx, 1); err != nil {
 		return nil, err
 	}
-	s := sample{workMS: b.speed.sample()}
+	s := sample{workMS: b.speed.Sample()}
 	f, err := b.s.ForkUntouched(ctx, ref, 1)
 	if err != nil {
 		return nil, err

@@ -56,6 +56,7 @@ func targets(rs rows) []Target {
 		{What: "fork(1): first exec answered, 1.5 GiB", Unit: "ms", Measured: large(1).FirstExecMS, Limit: 40, Aim: 20},
 		{What: "fork(5): all five answered", Unit: "ms", Measured: fork(5).AllReadyMS, Limit: 120, Aim: 60},
 		{What: "fork(100): all hundred ready", Unit: "ms", Measured: fork(100).AllReadyMS, Limit: 1400, Aim: 600},
+		{What: "explore of 100 that run true against fork(100) and an exec in each", Unit: "x", Measured: ratio(rs.find(caseExplore, sourceSmall, exploredChildren).AllReadyMS, fork(100).AllReadyMS), Limit: 1.2},
 		{What: "CPU per child, fork(20)", Unit: "ms", Measured: untouched(sourceSmall).CPUMSPerChild, Limit: 20, Aim: 10},
 		{What: "private memory per idle child of 1.5 GiB, fork(20)", Unit: "MiB", Measured: untouched(sourceLarge).PrivateMiBPerChild, Limit: 16, Aim: 6},
 		{What: "20th fork in a row against the 1st: pause", Unit: "x", Measured: ratio(last.PauseMS, first.PauseMS), Limit: 1.3},

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -80,6 +81,36 @@ func (s *Session) Restore(ctx context.Context, ref string, n int) (*Forked, erro
 		return nil, err
 	}
 	return f, s.answer(ctx, f, began)
+}
+
+// Explore makes n children of a sandbox by one exploration, which runs a command in each and keeps all.
+// Return and FirstExec are zero: nothing tells them apart.
+func (s *Session) Explore(ctx context.Context, ref string, n int) (*Forked, error) {
+	began := time.Now()
+	x, err := s.c.Explorations.Begin(ctx, ref, api.ExplorePlan{Width: n, Run: api.ExploreRun{Argv: probe().Argv}, Keep: api.KeepAll, Metadata: s.label()})
+	if err != nil {
+		return nil, err
+	}
+	id := x.ID
+	if x, err = s.c.Explorations.Wait(ctx, id); err != nil {
+		_, failed := s.c.Explorations.Cancel(context.WithoutCancel(ctx), id)
+		return nil, errors.Join(err, failed)
+	}
+	f := &Forked{AllReady: time.Since(began)}
+	if x.Error != nil {
+		return nil, x.Error
+	}
+	for i := range x.Children {
+		a := &x.Children[i]
+		if a.Error != nil {
+			return nil, fmt.Errorf("attempt %d of %d: %w", i+1, n, a.Error)
+		}
+		if a.State != api.AttemptSucceeded {
+			return nil, fmt.Errorf("attempt %d of %d %s: %s", i+1, n, a.State, a.Stderr)
+		}
+		f.Children = append(f.Children, api.Sandbox{ID: a.Sandbox})
+	}
+	return f, nil
 }
 
 func childNames(n int, prefix string) []string {

@@ -159,6 +159,32 @@ func TestForkReportsChild(t *testing.T) {
 	}
 }
 
+// TestExplore: all attempts are there, and one that fails is an error; what it left ends with the session.
+func TestExplore(t *testing.T) {
+	d := fakedaemon.New()
+	s := workload.Open(d.Connect(t), "test")
+	sb, err := s.Create(t.Context(), "python", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.Explore(t.Context(), sb.ID, 3)
+	if err != nil || len(f.IDs()) != 3 || f.AllReady <= 0 || f.FirstExec != 0 || d.Left() != 4 {
+		t.Errorf("%+v, %v, %d are left", f, err, d.Left())
+	}
+	d.FailChild = func(i int) *api.Error {
+		if i == 1 {
+			return api.Errorf(api.CodeNoMemory, "no memory is left")
+		}
+		return nil
+	}
+	if _, err := s.Explore(t.Context(), sb.ID, 3); api.CodeOf(err) != api.CodeNoMemory || !strings.Contains(err.Error(), "attempt 2 of 3") {
+		t.Errorf("an attempt that failed: %v", err)
+	}
+	if err := s.Close(t.Context()); err != nil || d.Left() != 0 {
+		t.Errorf("%d are left, %v", d.Left(), err)
+	}
+}
+
 func TestAsk(t *testing.T) {
 	d := fakedaemon.New()
 	d.Agent = func(_ *fakedaemon.Instance, program string) (string, int) {

@@ -43,6 +43,7 @@ type Daemon struct {
 	// attached are the sandboxes whose process was attached to.
 	attached []string
 	servers  sync.WaitGroup
+	explored *api.Exploration // the last one
 	// Built is the last image request.
 	Built api.ImageRequest
 	// Most is how many sandboxes there were at a time.
@@ -56,6 +57,7 @@ func New() *Daemon {
 	d.RunCodeFunc = d.runCode
 	d.Files, d.StartProcessFunc, d.AttachFunc, d.DialPortFunc = &files{}, d.startProcess, d.attach, d.dialPort
 	d.ForkFunc, d.PromoteFunc, d.DiffFunc = d.fork, d.promote, d.diff
+	d.ExploreFunc, d.GetExplorationFunc = d.explore, d.exploration
 	d.SnapshotFunc, d.SnapshotsFunc, d.DeleteSnapshotFunc, d.RestoreFunc = d.snapshot, d.snapshots, d.deleteSnapshot, d.restore
 	d.GetImageFunc, d.CreateImageFunc = d.image, d.createImage
 	return d
@@ -186,6 +188,37 @@ func (d *Daemon) exec(_ context.Context, ref string, req api.ExecRequest, stream
 		return nil, err
 	}
 	return &api.ExecResult{OK: code == 0, ExitCode: code}, nil
+}
+
+// explore makes attempts that have succeeded at once; that of FailChild has failed.
+func (d *Daemon) explore(_ context.Context, ref string, plan api.ExplorePlan) (*api.Exploration, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, err := d.find(ref); err != nil {
+		return nil, err
+	}
+	x := &api.Exploration{ID: "xpl_aaaaaaaaaaaaaaaa", Sandbox: ref, State: api.ExplorationDone}
+	for i := range plan.Width {
+		a := api.Attempt{Index: i, State: api.AttemptSucceeded}
+		if d.FailChild != nil && d.FailChild(i) != nil {
+			a.State, a.Error = api.AttemptFailed, d.FailChild(i)
+		}
+		if plan.Keep == api.KeepAll {
+			a.Sandbox, a.Kept = d.add("", ref, i, plan.Metadata, nil).ID, true
+		}
+		x.Children = append(x.Children, a)
+	}
+	d.explored = x
+	return x, nil
+}
+
+func (d *Daemon) exploration(_ context.Context, id string, _ bool) (*api.Exploration, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.explored == nil || d.explored.ID != id {
+		return nil, api.NotFound("exploration", id)
+	}
+	return d.explored, nil
 }
 
 func (d *Daemon) fork(_ context.Context, ref string, req api.ForkRequest) (*api.ForkResult, error) {

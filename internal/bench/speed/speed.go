@@ -1,4 +1,4 @@
-package bench
+package speed
 
 import (
 	"math"
@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// speed measures how fast the processors are while samples are taken. A virtual machine gets half
+// Meter measures how fast the processors are while samples are taken. A virtual machine gets half
 // of a processor when the host has other work on the same core. Everything takes twice as long
-// then, and no other metric shows it. speed does not show that a processor is taken away for
+// then, and no other metric shows it. A Meter does not show that a processor is taken away for
 // milliseconds at a time.
-type speed struct {
+type Meter struct {
 	took []float64 // milliseconds
 }
 
@@ -22,9 +22,9 @@ const rounds, pieces = 80, 4
 
 const words = "sandboxes are forked with their files memory and processes and the children run where their parent runs and keep what it kept"
 
-// sample does fixed pieces of work, and returns the time of the fastest in milliseconds. The work
+// Sample does fixed pieces of work, and returns the time of the fastest in milliseconds. The work
 // allocates, hashes and branches, as a daemon does.
-func (s *speed) sample() float64 {
+func (s *Meter) Sample() float64 {
 	fastest := math.Inf(1)
 	for range pieces {
 		began := time.Now()
@@ -34,16 +34,22 @@ func (s *speed) sample() float64 {
 				seen[w]++
 			}
 		}
-		fastest = min(fastest, millis(time.Since(began)))
+		fastest = min(fastest, float64(time.Since(began))/float64(time.Millisecond))
 	}
 	s.took = append(s.took, fastest)
 	return fastest
 }
 
-// best returns the best and the median time of a piece of work, or zeros without samples.
-func (s *speed) best() (best, usual float64) {
+// Best returns the best and the median time of a piece of work, or zeros without samples.
+func (s *Meter) Best() (best, usual float64) {
 	if len(s.took) == 0 {
 		return 0, 0
 	}
-	return slices.Min(s.took), *median(s.took)
+	sorted := slices.Sorted(slices.Values(s.took))
+	half := len(sorted) / 2
+	usual = sorted[half]
+	if len(sorted)%2 == 0 {
+		usual = (sorted[half-1] + usual) / 2
+	}
+	return sorted[0], usual
 }
