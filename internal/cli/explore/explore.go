@@ -137,7 +137,12 @@ func (o *options) plan(command []string, in io.Reader) (p api.ExplorePlan, err e
 	if p.Limits.TimeoutMS, err = overruled(p.Limits.TimeoutMS, "within", o.within); err != nil {
 		return p, err
 	}
-	return p, p.Valid()
+	if err := p.Valid(); err != nil && (o.file != "" || len(o.set) > 0) {
+		return p, api.Invalid("plan", "%v", err) // a member of the plan has its whole name there
+	} else if err != nil {
+		return p, err
+	}
+	return p, nil
 }
 
 // command puts the command of the command line into a plan.

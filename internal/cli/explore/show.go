@@ -373,7 +373,11 @@ func summary(x *api.Exploration) string {
 	case x.Promoted:
 		text += fmt.Sprintf("; attempt %d was promoted to %s", x.Winners[0], x.Sandbox)
 	case x.Merge != nil:
-		text += fmt.Sprintf("; %s of %s merged into %s", console.Plural(len(x.Merge.Applied), "change", "changes"), numbers(x.Winners), x.Sandbox)
+		attempts := "attempts"
+		if len(x.Winners) == 1 {
+			attempts = "attempt"
+		}
+		text += fmt.Sprintf("; %s of %s %s merged into %s", console.Plural(len(x.Merge.Applied), "change", "changes"), attempts, numbers(x.Winners), x.Sandbox)
 		if n := x.Merge.Unresolved(); n > 0 {
 			text += ", " + console.Plural(n, "conflict", "conflicts") + " left"
 		}

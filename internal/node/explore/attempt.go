@@ -271,7 +271,7 @@ func (t *trial) score(ctx context.Context, ran *outcome) (float64, error) {
 	}
 	score, err := t.scorer.score(from, file)
 	if err != nil {
-		return 0, api.Invalid("score", "%v", err)
+		return 0, api.Errorf(api.CodeInvalid, "%w", err)
 	}
 	return score, nil
 }

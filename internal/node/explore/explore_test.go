@@ -355,6 +355,16 @@ func TestAScoringCommandThatFails(t *testing.T) {
 	}
 }
 
+// TestAnAttemptWithoutAScoreHasFailed says once that it is about the score.
+func TestAnAttemptWithoutAScoreHasFailed(t *testing.T) {
+	w := newWorld()
+	w.exec = func(map[string]string) (string, int, float64) { return "no JSON", 0, 1 }
+	x := w.explore(t, api.ExplorePlan{Run: command, Score: api.ExploreScore{By: api.ScoreJSON, Path: "a"}})
+	if a := x.Children[0]; a.State != api.AttemptFailed || a.Error == nil || a.Error.Error() != "score: neither the text nor a line of it is JSON" || a.Error.Code != api.CodeInvalid {
+		t.Errorf("%+v: %v", a, a.Error)
+	}
+}
+
 // TestADefectEndsAnAttempt has the run of one attempt panic.
 func TestADefectEndsAnAttempt(t *testing.T) {
 	w := newWorld()
