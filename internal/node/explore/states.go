@@ -6,7 +6,7 @@ import (
 )
 
 // States is the owner of the states of explorations: a transition that is not in the table does
-// not happen. docs/architecture/states.md has its drawing.
+// not happen. docs/architecture/states.md has its drawing, and that of AttemptStates.
 var States = transition.New("exploration",
 	transition.Step[api.ExplorationState]{From: "", To: api.ExplorationRunning, By: "explore"},
 	transition.Step[api.ExplorationState]{From: api.ExplorationRunning, To: api.ExplorationFinishing, By: "no attempt is to run any more"},
