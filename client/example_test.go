@@ -82,5 +82,10 @@ func exampleDaemon() *httptest.Server {
 			return res, nil
 		},
 	}
+	return exampleDaemonOf(svc)
+}
+
+// exampleDaemonOf serves what answers as a daemon does.
+func exampleDaemonOf(svc *apitest.Service) *httptest.Server {
 	return httptest.NewServer(rest.New(rest.Config{Service: svc, Identify: apitest.Owner}))
 }
