@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,14 +59,7 @@ func newServer(t *testing.T) *server {
 	if err := p.Err(); err != nil {
 		t.Fatal(err)
 	}
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pc, l := listen(t)
 	s.addr = pc.LocalAddr().String()
 	var wg sync.WaitGroup
 	var stop []*dns.Server
@@ -85,6 +79,26 @@ func newServer(t *testing.T) *server {
 		wg.Wait()
 	})
 	return s
+}
+
+// listen returns sockets of one number for datagrams and streams. Another process may have the number that
+// the kernel gives to one of them as that of the other: then both are taken anew.
+func listen(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for {
+		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", pc.LocalAddr().String())
+		if err == nil {
+			return pc, l
+		}
+		pc.Close()
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // ServeDNS answers with the records of the zone, and follows aliases as resolvers do.
