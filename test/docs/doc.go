@@ -28,4 +28,7 @@
 // them.
 //
 // `go test ./test/docs -update` writes the real output into the documents where it differs.
+//
+// The tests of package client with a real daemon are here as well, as they need the same program
+// and image: they use its public interface only.
 package docs
