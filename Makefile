@@ -65,6 +65,10 @@ demo: build ## show the main job on this machine
 bench: build $(RUNSC) ## measure, side by side with gVisor's own runsc
 	$(BIN) bench --runsc $(RUNSC) $(ARGS)
 
+.PHONY: bench-sdk
+bench-sdk: sdk ## measure the SDKs against the daemon's own figures
+	@sdk/bench/run.sh $(CACHE) $(BIN) $(ARGS)
+
 # Stock runsc of the gVisor that go.mod pins.
 .PHONY: $(RUNSC)
 $(RUNSC):

@@ -198,6 +198,7 @@ var arrows = []struct {
 	{"internal/server/rest/apitest", []string{"internal/service", "internal/service/access", "internal/server/rest", "api"}, "a service for tests"},
 	{"internal/workload/fakedaemon", []string{"client", "internal/service", "internal/server/rest/apitest", "internal/httpwire", "api", "internal/workload"}, "a daemon for tests"},
 	{"client", []string{"internal/httpwire", "internal/peer", "api"}, "how a daemon is found or started is not its business"},
+	{"sdk/bench/calls", []string{"client", "api"}, "it measures what users of the client have, and uses nothing else"},
 	{"internal/daemon", []string{"internal/service", "internal/service/access", "client", "internal/server/rest", "internal/httpwire", "internal/storage/paths", "internal/server/portproxy", "api"}, "it must never know what a Service does"},
 	{"internal/cli/console", []string{"api"}, "a terminal and text; it talks to no daemon"},
 	{"internal/cli/values", []string{"api", "internal/network/document"}, "options and arguments; it parses, and api judges"},

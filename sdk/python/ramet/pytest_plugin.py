@@ -9,7 +9,8 @@
 The prepared sandbox is made once in a run, also with xdist, whose workers share it. setup is a
 command, a list of them, or a function that takes the sandbox; other arguments of the mark are those
 of Sandbox.create. A test that fails shows what it changed in its sandbox, and what processes in
-the background wrote; with --ramet-keep its sandbox is kept.
+the background wrote; with --ramet-keep its sandbox is kept. The fork of the next test is made while
+a test runs, and that of the last one is destroyed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import inspect
 import os
 import tempfile
 import uuid
-from typing import TYPE_CHECKING, Any, Callable, Dict, Generator, Iterator, List, Tuple, Union
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generator, Iterator, List, Optional, Set, Tuple, Union
 
 import pytest
 
@@ -38,6 +40,7 @@ _MAX_SHOWN = 8000
 _run_key = pytest.StashKey[str]()
 _used_key = pytest.StashKey[bool]()
 _pair_key = pytest.StashKey[Tuple["Sandbox", "Sandbox"]]()
+_next_key = pytest.StashKey[Optional[pytest.Item]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -129,46 +132,124 @@ def _text(setup: Setup) -> str:
         return f"{setup.__module__}.{setup.__qualname__}"
 
 
-@pytest.fixture(scope="session")
-def ramet_base(request: pytest.FixtureRequest) -> Callable[..., "Sandbox"]:
-    """A function that returns a prepared sandbox: ramet_base(image, setup, **options)."""
-    made: Dict[str, "Sandbox"] = {}
+class _Bases:
+    """The prepared sandboxes that this process has asked for, and their forks.
 
-    def base(image: str = "python", setup: Setup = None, **options: Any) -> "Sandbox":
-        key = repr((image, _text(setup), sorted(options.items())))
-        if key not in made:
-            made[key] = _prepared(request.config, image, setup, options)
-        return made[key]
+    A thread forks for the next test and destroys what the last one has left, beside the test that runs.
+    """
 
-    return base
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._made: Dict[str, "Sandbox"] = {}
+        self._changing: Set[str] = set()  # ids of those that tests have in hand: they may differ from test to test
+        self._ahead: Optional[Tuple[str, "Future[Sandbox]"]] = None
+        self._worker = ThreadPoolExecutor(1, "ramet-pytest")
+
+    def get(self, image: str = "python", setup: Setup = None, **options: Any) -> "Sandbox":
+        key = _key(dict(options, image=image, setup=setup))
+        if key not in self._made:
+            self._made[key] = _prepared(self._config, image, setup, options)
+        return self._made[key]
+
+    def give(self, image: str = "python", setup: Setup = None, **options: Any) -> "Sandbox":
+        base = self.get(image, setup, **options)
+        self._changing.add(base.id)
+        self._drop()
+        return base
+
+    def fork(self, base: "Sandbox") -> "Sandbox":
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == base.id:
+            try:
+                return ahead[1].result()
+            except RametError:
+                pass  # what hindered it may be over
+        else:
+            self._ahead = ahead
+            self._drop()
+        return self._fork(base)
+
+    def fork_ahead(self, base: "Sandbox") -> None:
+        if base.id not in self._changing:
+            self._ahead = base.id, self._worker.submit(self._fork, base)
+
+    def destroy(self, child: "Sandbox") -> None:
+        self._worker.submit(_destroy, child)
+
+    def close(self) -> None:
+        self._drop()
+        self._worker.shutdown()
+
+    def _drop(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            self._worker.submit(lambda: _destroy(ahead[1].result()))
+
+    def _fork(self, base: "Sandbox") -> "Sandbox":
+        child = base.fork(1, metadata={_LABEL: self._config.stash[_run_key]})[0]
+        base._children.clear()
+        return child
 
 
-@pytest.fixture
-def sandbox(request: pytest.FixtureRequest, ramet_base: Callable[..., "Sandbox"]) -> Iterator["Sandbox"]:
-    """A sandbox of the test's own: a fork of the one that its mark `ramet` describes."""
-    config = request.config
+def _destroy(sandbox: "Sandbox") -> None:
+    try:
+        sandbox.destroy()
+    except RametError:
+        pass  # the test has destroyed it, or the end of the run does
+
+
+def _key(options: Dict[str, Any]) -> str:
+    return repr([(name, _text(value) if name == "setup" else value) for name, value in sorted(options.items())])
+
+
+def _options(item: pytest.Item) -> Dict[str, Any]:
+    """Return what the marks of a test say about its sandbox."""
     options: Dict[str, Any] = {}
-    for mark in reversed(list(request.node.iter_markers("ramet"))):  # the nearest one wins
+    for mark in reversed(list(item.iter_markers("ramet"))):  # the nearest one wins
         options.update(mark.kwargs)
         if mark.args:
             options["image"] = mark.args[0]
-    options.setdefault("image", config.getoption("--ramet-image") or config.getini("ramet_image"))
-    options.setdefault("setup", config.getini("ramet_setup") or None)
-    base = ramet_base(**options)
-    child = base.fork(1, metadata={_LABEL: config.stash[_run_key], "test": request.node.nodeid[-200:]})[0]
-    request.node.stash[_pair_key] = (base, child)
+    options.setdefault("image", item.config.getoption("--ramet-image") or item.config.getini("ramet_image"))
+    options.setdefault("setup", item.config.getini("ramet_setup") or None)
+    return options
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: Optional[pytest.Item]) -> None:
+    item.stash[_next_key] = nextitem
+
+
+@pytest.fixture(scope="session")
+def _ramet_bases(request: pytest.FixtureRequest) -> Iterator[_Bases]:
+    bases = _Bases(request.config)
+    yield bases
+    bases.close()
+
+
+@pytest.fixture(scope="session")
+def ramet_base(_ramet_bases: _Bases) -> Callable[..., "Sandbox"]:
+    """A function that returns a prepared sandbox: ramet_base(image, setup, **options)."""
+    return _ramet_bases.give
+
+
+@pytest.fixture
+def sandbox(request: pytest.FixtureRequest, _ramet_bases: _Bases) -> Iterator["Sandbox"]:
+    """A sandbox of the test's own: a fork of the one that its mark `ramet` describes."""
+    item: pytest.Item = request.node
+    options = _options(item)
+    base = _ramet_bases.get(**options)
+    child = _ramet_bases.fork(base)
+    following = item.stash.get(_next_key, None)
+    if following is not None and "sandbox" in getattr(following, "fixturenames", ()) and _key(_options(following)) == _key(options):
+        _ramet_bases.fork_ahead(base)
+    item.stash[_pair_key] = (base, child)
     yield child
-    base._children.clear()
-    report = request.node.stash.get(_failed_key, False)
-    if report and config.getoption("--ramet-keep"):
-        try:
-            child.update(metadata={_LABEL: None}, ttl=0)
-        except RametError:
-            pass
+    if not (item.stash.get(_failed_key, False) and item.config.getoption("--ramet-keep")):
+        _ramet_bases.destroy(child)
         return
     try:
-        child.destroy()
-    except NotFound:
+        child.update(metadata={_LABEL: None, "test": item.nodeid[-200:]}, ttl=0)
+    except RametError:
         pass
 
 

@@ -68,6 +68,38 @@ def test_each_test_has_a_fork(pytester: pytest.Pytester, run: Any, args: "list[s
     assert {sandbox.id for sandbox in Sandbox.list()} == before
 
 
+CHANGING = """
+import pytest
+
+@pytest.fixture(autouse=True)
+def count(ramet_base):
+    ramet_base(image="python").exec("echo >> /srv/tests", check=True)
+
+@pytest.mark.parametrize("i", range(3))
+def test_what_the_base_has(sandbox, i):
+    assert len(sandbox.files.read("/srv/tests")) == i + 1
+"""
+
+
+def test_forks_are_of_what_the_base_is_then(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(CHANGING)
+    run().assert_outcomes(passed=3)
+
+
+def test_a_run_that_ends_early_leaves_nothing(pytester: pytest.Pytester, run: Any) -> None:
+    before = {sandbox.id for sandbox in Sandbox.list()}
+    pytester.makepyfile("""
+import pytest
+
+@pytest.mark.parametrize("i", range(3))
+def test_x(sandbox, i):
+    sandbox.destroy()
+    assert i == 0
+""")
+    run("-x").assert_outcomes(passed=1, failed=1)
+    assert {sandbox.id for sandbox in Sandbox.list()} == before
+
+
 def test_a_failure_shows_its_sandbox(pytester: pytest.Pytester, run: Any) -> None:
     before = {sandbox.id for sandbox in Sandbox.list()}
     pytester.makepyfile(FAILING)
