@@ -181,6 +181,7 @@ SOAK  ?= 10m
 soak: $(SENTRY) ## the suites with KILLS kills of each kind, and for SOAK what is random
 	RAMET_TEST_BUILD=1 RAMET_TEST_SEED=random RAMET_TEST_KILLS=$(KILLS) RAMET_FS_FUZZ=$(SOAK) RAMET_SOAK=$(SOAK) \
 		CGO_ENABLED=0 $(GO) test -v -count=1 -timeout 24h $$($(GO) list ./test/... | grep -v /docs$$)
+	RAMET_TEST_BUILD=1 RAMET_SOAK=$(SOAK) $(GO) test -v -count=1 ./test/docs -run '^TestClient'
 	RAMET_TEST_BUILD=all $(MAKE) --no-print-directory test-python test-typescript # with all recipes
 	$(MAKE) --no-print-directory test-dist
 

@@ -74,7 +74,7 @@ type PortConn struct {
 	ended atomic.Bool   // CloseWrite was called
 }
 
-var errBrokenOff = api.Errorf(api.CodeUnavailable, "the connection to the sandbox broke off")
+var errBrokenOff = api.Errorf(api.CodeUnavailable, "the connection to the sandbox broke off: the sandbox, its server or the daemon ended")
 
 // end returns what an error of reading means. A daemon closes both directions of a
 // connection, one of which has not ended, only if something is wrong: Unix sockets have no

@@ -14,9 +14,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
@@ -73,10 +77,41 @@ func (d *daemon) start() {
 	}
 }
 
+// kill ends the daemon at once. Its sandboxes go on.
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait() // it says that the process was killed
+}
+
+// killSandboxes kills the processes that sandboxes of the daemon are, and those that are ready to
+// become one: each leads its session, and writes to a log in the directories of the daemon.
+func (d *daemon) killSandboxes() {
+	d.t.Helper()
+	outputs, err := filepath.Glob("/proc/[0-9]*/fd/1")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	killed := 0
+	for _, output := range outputs {
+		log, err := os.Readlink(output)
+		if err != nil || !strings.HasPrefix(log, filepath.Join(d.dir, "run")) || filepath.Base(log) == "zygote.log" {
+			continue // it has ended, is another user's, or no sandbox
+		}
+		pid, err := strconv.Atoi(strings.Split(output, "/")[2])
+		if session, _ := unix.Getsid(pid); err == nil && session == pid && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	if killed == 0 {
+		d.t.Fatal("no sandbox has a process that can be found")
+	}
+}
+
 func (d *daemon) end() {
 	if d.cmd != nil {
 		if left, err := d.client().Sandboxes.List(context.Background(), api.ListFilter{}); err != nil || len(left) > 0 {
-			d.t.Errorf("the test left sandboxes: %v, %v", left, err)
+			said, _ := os.ReadFile(filepath.Join(d.dir, "log"))
+			d.t.Errorf("the test left %d sandboxes: %v\n%s", len(left), err, said)
 			for _, s := range left {
 				_ = d.client().Sandboxes.Destroy(context.Background(), s.ID)
 			}
@@ -91,10 +126,12 @@ func (d *daemon) end() {
 	}
 }
 
+func (d *daemon) socket() string { return filepath.Join(d.dir, "run", "ramet", "ramet.sock") }
+
 // client returns a client of the daemon's socket.
 func (d *daemon) client() *client.Client {
 	d.t.Helper()
-	c, err := client.New("unix:" + filepath.Join(d.dir, "run", "ramet", "ramet.sock"))
+	c, err := client.New("unix:" + d.socket())
 	if err != nil {
 		d.t.Fatal(err)
 	}
