@@ -7,6 +7,10 @@ type Quota struct {
 	MemoryMiB  int64 `json:"memory_mib" minimum:"0" maximum:"16777216" required:"false" doc:"memory of running and paused sandboxes; shared memory counts once"`
 	DiskMiB    int64 `json:"disk_mib" minimum:"0" maximum:"16777216" required:"false" doc:"files that sandboxes wrote, and snapshots on disk; shared data counts once"`
 	CPUSeconds int64 `json:"cpu_seconds" minimum:"0" maximum:"1000000000000" required:"false" doc:"processor time in all, from the first sandbox on"`
+
+	NetworkConnections int64 `json:"network_connections" minimum:"0" maximum:"1000000" required:"false" doc:"connections of sandboxes that are open at a time"`
+	NetworkMbit        int64 `json:"network_mbit" minimum:"0" maximum:"1000000" required:"false" doc:"megabits per second in each direction"`
+	NetworkDNSPerS     int64 `json:"network_dns_per_s" minimum:"0" maximum:"1000000" required:"false" doc:"look-ups of names per second"`
 }
 
 // Consumption has the resources that a tenant or a tree uses.
@@ -16,6 +20,10 @@ type Consumption struct {
 	MemoryMiB  float64 `json:"memory_mib" doc:"memory of running and paused sandboxes"`
 	DiskMiB    float64 `json:"disk_mib" doc:"files that sandboxes wrote, and snapshots on disk"`
 	CPUSeconds float64 `json:"cpu_seconds" doc:"processor time in all"`
+
+	NetworkConnections int64   `json:"network_connections" required:"false" doc:"connections that are open"`
+	NetworkMbit        float64 `json:"network_mbit" required:"false" doc:"megabits per second in the direction in which more passes, over the last five seconds"`
+	NetworkDNSPerS     float64 `json:"network_dns_per_s" required:"false" doc:"look-ups of names per second, over the last five seconds"`
 }
 
 // Tenant is a tenant with its quotas and consumption.
@@ -24,12 +32,17 @@ type Tenant struct {
 	Quota Quota       `json:"quota" doc:"quota of all its sandboxes and snapshots together"`
 	Tree  Quota       `json:"tree_quota" doc:"quota of each of its trees"`
 	Usage Consumption `json:"usage" doc:"its consumption"`
+	// NetworkMax is nil if only the bound of the daemon holds.
+	NetworkMax *NetworkPolicy `json:"network_max,omitempty" doc:"upper bound of what its sandboxes may reach"`
 }
 
 // TenantUpdate asks for changes of quotas. Absent quotas stay as they are.
 type TenantUpdate struct {
 	Quota *Quota `json:"quota,omitempty" doc:"quota of all its sandboxes and snapshots together; an absent member is no limit"`
 	Tree  *Quota `json:"tree_quota,omitempty" doc:"quota of each of its trees"`
+	// NetworkMax and NoNetworkMax exclude each other.
+	NetworkMax   *NetworkRequest `json:"network_max,omitempty" doc:"upper bound of what its sandboxes may reach, those that run included: what it does not allow is denied, whatever the documents of sandboxes say"`
+	NoNetworkMax bool            `json:"no_network_max,omitempty" doc:"remove the upper bound"`
 }
 
 // GiveRequest asks to let a tenant use an image.

@@ -48,6 +48,18 @@ type GatewayUsage struct {
 	Waiting, Unknown int
 	HeldBytes        int64
 	OldestHeld       time.Duration
+	// Tenants are those that have a sandbox with a network, or something that bounds their networks.
+	Tenants []TenantTraffic
+}
+
+// TenantTraffic is what the networks of a tenant do and did. What counts begins with its first sandbox.
+type TenantTraffic struct {
+	Name              string
+	Connections       int
+	BytesIn, BytesOut int64
+	Questions         int64
+	// Refused is what quotas did not allow.
+	RefusedConnections, RefusedQuestions int64
 }
 
 // Memory is the memory that a sandbox occupies on the host.

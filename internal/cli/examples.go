@@ -181,7 +181,8 @@ ramet tenant quota acme --sandboxes 20 --memory 8G`,
 		"tenant ls":   `ramet tenant ls`,
 		"tenant show": `ramet tenant show acme`,
 		"tenant quota": `ramet tenant quota acme --sandboxes 20 --memory 8G
-ramet tenant quota acme --tree --depth 4`,
+ramet tenant quota acme --tree --depth 4
+ramet tenant quota acme --network-mbit 100 --network-max ./most.yaml`,
 		"tenant give": `ramet tenant give acme python`,
 
 		"demo":    `ramet demo`,

@@ -35,6 +35,9 @@ func fakeTenants() apitest.TenantFuncs {
 			if req.Tree != nil {
 				t.Tree = *req.Tree
 			}
+			if req.NetworkMax != nil {
+				t.NetworkMax = &req.NetworkMax.NetworkPolicy
+			}
 			return t, err
 		},
 	}

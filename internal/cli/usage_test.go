@@ -52,7 +52,7 @@ func TestMessages(t *testing.T) {
 		{"port base 0", `"0" is not PORT or PORT:LOCAL, PORT from 1 to 65535 and LOCAL from 0 (any that is free) to 65535`},
 		{"cp a b", "one of SRC and DST, and not both, must be SBX:PATH"},
 		{"update base", "nothing is to be changed: say --ttl, --idle-timeout, --idle-action, --auto-wake, --keep-snapshots or --snapshot-max-age"},
-		{"tenant quota acme", "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show acme shows what is set"},
+		{"tenant quota acme", "nothing is to be changed: say --sandboxes, --depth, --memory, --disk, --cpu-seconds, --network-connections, --network-mbit, --network-dns, --network-max or --no-network-max; ramet tenant show acme shows what is set"},
 		{"inspect ../x", `"../x" is not a name: 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit`},
 		{"rm", "name what is to be removed, or select it by --children, --state and --meta"},
 		{"token create", "--scope is required: read, exec or admin"},

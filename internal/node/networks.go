@@ -40,6 +40,7 @@ func (m *Node) newNetworks(ctx context.Context) (*networks.Networks, error) {
 	return networks.New(ctx, networks.Config{
 		Secrets: store, HeldFiles: os.DirFS(cfg.Paths.Held()),
 		Sandboxes: m.sandboxes, Store: cfg.Store, Trust: m.trust, Log: cfg.Log, Max: cfg.NetworkMax, Timeout: callTimeout,
+		Accounts: m.ledger,
 		Profiles: profiles.New(dir, map[string]profiles.Derived{networks.HostRegistries: networks.NewRegistries(home, cfg.Log).Derive}),
 		Gateway: host.Config{
 			Dir: cfg.Paths.RuntimeDir(), Executable: cfg.Gateway, Build: cfg.GatewayBuild, ResolvConf: cmp.Or(cfg.ResolvConf, "/etc/resolv.conf"), Hosts: cmp.Or(cfg.Hosts, "/etc/hosts"), Log: cfg.Log, Grace: gatewayGrace,

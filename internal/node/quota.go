@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"ramet.dev/ramet/internal/node/networks"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/service/access"
@@ -37,7 +38,7 @@ func newArchiveTurns() *quota.Turns {
 // newAdmission puts the admission together. Room is made by m.room.
 func (m *Node) newAdmission() *quota.Admission {
 	return quota.NewAdmission(quota.Config{
-		Ledger: m.ledger, HostMemory: m.cfg.HostMemory, Holdings: m.books.Holdings, Owners: m.owners,
+		Ledger: m.ledger, HostMemory: m.cfg.HostMemory, Holdings: m.books.Holdings, Owners: m.owners, Networks: networks.NewTenants(m.networks),
 		MakeRoom: func(ctx context.Context) bool { return m.room.Make(ctx) },
 	})
 }

@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/describe"
 	"ramet.dev/ramet/internal/cli/values"
 )
 
@@ -59,6 +61,9 @@ func (g *Group) tenantShowCommand() *cobra.Command {
 func tenantTable(tenants ...api.Tenant) func(io.Writer) error {
 	of := func(used float64, limit int64) string {
 		text := strconv.FormatFloat(used, 'f', 0, 64)
+		if 0 < used && used < 0.5 {
+			text = "<1"
+		}
 		if limit > 0 {
 			text += "/" + strconv.FormatInt(limit, 10)
 		}
@@ -66,12 +71,16 @@ func tenantTable(tenants ...api.Tenant) func(io.Writer) error {
 	}
 	var rows [][]string
 	for _, t := range tenants {
-		u, q := t.Usage, t.Quota
+		u, q, max := t.Usage, t.Quota, ""
+		if t.NetworkMax != nil {
+			max = describe.Network(t.NetworkMax)
+		}
 		rows = append(rows, []string{
-			t.Name, of(float64(u.Sandboxes), q.Sandboxes), of(float64(u.Depth), q.Depth), of(u.MemoryMiB, q.MemoryMiB), of(u.DiskMiB, q.DiskMiB), of(u.CPUSeconds, q.CPUSeconds), quotaText(t.Tree),
+			t.Name, of(float64(u.Sandboxes), q.Sandboxes), of(float64(u.Depth), q.Depth), of(u.MemoryMiB, q.MemoryMiB), of(u.DiskMiB, q.DiskMiB), of(u.CPUSeconds, q.CPUSeconds),
+			of(float64(u.NetworkConnections), q.NetworkConnections), of(u.NetworkMbit, q.NetworkMbit), of(u.NetworkDNSPerS, q.NetworkDNSPerS), quotaText(t.Tree), max,
 		})
 	}
-	return console.Table([]string{"TENANT", "SANDBOXES", "DEPTH", "MEMORY MiB", "DISK MiB", "CPU s", "EACH TREE"}, rows)
+	return console.Table([]string{"TENANT", "SANDBOXES", "DEPTH", "MEMORY MiB", "DISK MiB", "CPU s", "CONNS", "Mbit/s", "DNS/s", "EACH TREE", "NETWORK MAX"}, rows)
 }
 
 func quotaText(q api.Quota) string {
@@ -79,7 +88,7 @@ func quotaText(q api.Quota) string {
 	for _, v := range []struct {
 		name string
 		n    int64
-	}{{"sandboxes", q.Sandboxes}, {"depth", q.Depth}, {"memory", q.MemoryMiB}, {"disk", q.DiskMiB}, {"cpu", q.CPUSeconds}} {
+	}{{"sandboxes", q.Sandboxes}, {"depth", q.Depth}, {"memory", q.MemoryMiB}, {"disk", q.DiskMiB}, {"cpu", q.CPUSeconds}, {"connections", q.NetworkConnections}, {"mbit", q.NetworkMbit}, {"dns", q.NetworkDNSPerS}} {
 		if v.n > 0 {
 			words = append(words, fmt.Sprintf("%s=%d", v.name, v.n))
 		}
@@ -87,34 +96,100 @@ func quotaText(q api.Quota) string {
 	return strings.Join(words, " ")
 }
 
+// quotaFlags are the options of ramet tenant quota.
+type quotaFlags struct {
+	flags        *pflag.FlagSet
+	given        api.Quota
+	memory, disk string
+	tree         bool
+	max          string
+	noMax        bool
+}
+
+// quotaOptions are the options of limits, in the order of the limits of quotaFlags.limits.
+var quotaOptions = []string{"sandboxes", "depth", "memory", "disk", "cpu-seconds", "network-connections", "network-mbit", "network-dns"}
+
+func limitsOf(q *api.Quota) []*int64 {
+	return []*int64{&q.Sandboxes, &q.Depth, &q.MemoryMiB, &q.DiskMiB, &q.CPUSeconds, &q.NetworkConnections, &q.NetworkMbit, &q.NetworkDNSPerS}
+}
+
+func (o *quotaFlags) add(f *pflag.FlagSet) {
+	o.flags = f
+	f.BoolVar(&o.tree, "tree", false, "set the quota of each tree of sandboxes in place of that of the tenant")
+	f.Int64Var(&o.given.Sandboxes, "sandboxes", 0, "number of sandboxes at a time; 0 is no limit, as with all options here")
+	f.Int64Var(&o.given.Depth, "depth", 0, "number of generations below the first sandbox")
+	values.SizeVar(f, &o.memory, "memory", "memory of sandboxes, such as 8G; shared memory counts once")
+	values.SizeVar(f, &o.disk, "disk", "size of written files and snapshots, such as 20G")
+	f.Int64Var(&o.given.CPUSeconds, "cpu-seconds", 0, "total processor time in seconds")
+	f.Int64Var(&o.given.NetworkConnections, "network-connections", 0, "number of connections that are open at a time")
+	f.Int64Var(&o.given.NetworkMbit, "network-mbit", 0, "megabits per second in each direction")
+	f.Int64Var(&o.given.NetworkDNSPerS, "network-dns", 0, "look-ups of names per second")
+	f.StringVar(&o.max, "network-max", "", "profile or file with a document, as for --net of create, that bounds what sandboxes of the tenant may reach")
+	f.BoolVar(&o.noMax, "no-network-max", false, "remove the bound that --network-max has set")
+}
+
+// check refuses options of which no change is made.
+func (o *quotaFlags) check(tenant string) error {
+	limits, max := slices.ContainsFunc(quotaOptions, o.flags.Changed), o.flags.Changed("network-max")
+	switch {
+	case !limits && !max && !o.noMax:
+		return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --%s, --network-max or --no-network-max; ramet tenant show %s shows what is set", strings.Join(quotaOptions, ", --"), tenant)
+	case max && o.noMax:
+		return api.Errorf(api.CodeInvalid, "--network-max and --no-network-max exclude each other")
+	case o.tree && (max || o.noMax):
+		return api.Errorf(api.CodeInvalid, "--tree has no --network-max: the bound is of all trees of a tenant")
+	}
+	return nil
+}
+
+// update returns the change of a tenant that is asked for.
+func (o *quotaFlags) update(t *api.Tenant, in io.Reader) (req api.TenantUpdate, err error) {
+	if o.given.MemoryMiB, err = parseLimit("memory", o.memory); err != nil {
+		return req, err
+	}
+	if o.given.DiskMiB, err = parseLimit("disk", o.disk); err != nil {
+		return req, err
+	}
+	if o.flags.Changed("network-max") {
+		if req.NetworkMax, err = values.ParseNetwork("network-max", o.max, in); err != nil {
+			return req, err
+		}
+	}
+	req.NoNetworkMax = o.noMax
+	if !slices.ContainsFunc(quotaOptions, o.flags.Changed) {
+		return req, nil
+	}
+	q := &t.Quota
+	req.Quota = q
+	if o.tree {
+		q = &t.Tree
+		req.Quota, req.Tree = nil, q
+	}
+	from := limitsOf(&o.given)
+	for i, to := range limitsOf(q) {
+		if o.flags.Changed(quotaOptions[i]) {
+			*to = *from[i]
+		}
+	}
+	return req, nil
+}
+
 func (g *Group) tenantQuotaCommand() *cobra.Command {
-	var given api.Quota
-	var memory, disk string
-	var tree bool
+	var opts quotaFlags
 	cmd := &cobra.Command{
 		Use:   "quota TENANT",
 		Short: "Change the quota of a tenant or of each of its trees",
 		Long: "Change the quota of a tenant, or of each of its trees. Limits without an option stay as they are. 0 removes a limit.\n\n" +
-			"The tenant need not exist yet: the quota applies from its first token or sandbox on. 'ramet tenant show TENANT' shows it.",
+			"The tenant need not exist yet: the quota applies from its first token or sandbox on. 'ramet tenant show TENANT' shows it.\n\n" +
+			"--network-max bounds what all sandboxes of the tenant may reach, those that run included: connections that it does not allow are cut when the command returns.",
 		Args: cobra.ExactArgs(1),
 	}
-	f := cmd.Flags()
-	f.BoolVar(&tree, "tree", false, "set the quota of each tree of sandboxes in place of that of the tenant")
-	f.Int64Var(&given.Sandboxes, "sandboxes", 0, "number of sandboxes at a time; 0 is no limit, as with all options here")
-	f.Int64Var(&given.Depth, "depth", 0, "number of generations below the first sandbox")
-	values.SizeVar(f, &memory, "memory", "memory of sandboxes, such as 8G; shared memory counts once")
-	values.SizeVar(f, &disk, "disk", "size of written files and snapshots, such as 20G")
-	f.Int64Var(&given.CPUSeconds, "cpu-seconds", 0, "total processor time in seconds")
-	cmd.RunE = g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
-		if given.MemoryMiB, err = parseLimit("memory", memory); err != nil {
+	opts.add(cmd.Flags())
+	// An error says that there is no such option. Files are completed as well.
+	_ = cmd.RegisterFlagCompletionFunc("network-max", cobra.FixedCompletions([]string{"none", "open", "host-registries"}, cobra.ShellCompDirectiveDefault))
+	cmd.RunE = g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+		if err := opts.check(args[0]); err != nil {
 			return err
-		}
-		if given.DiskMiB, err = parseLimit("disk", disk); err != nil {
-			return err
-		}
-		limits := []string{"sandboxes", "depth", "memory", "disk", "cpu-seconds"}
-		if !slices.ContainsFunc(limits, f.Changed) {
-			return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --sandboxes, --depth, --memory, --disk or --cpu-seconds; ramet tenant show %s shows what is set", args[0])
 		}
 		t, err := c.Tenants.Get(ctx, args[0])
 		if api.CodeOf(err) == api.CodeNotFound { // the quota makes the tenant
@@ -123,16 +198,9 @@ func (g *Group) tenantQuotaCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		q, req := &t.Quota, api.TenantUpdate{Quota: &t.Quota}
-		if tree {
-			q, req = &t.Tree, api.TenantUpdate{Tree: &t.Tree}
-		}
-		for i, at := range []struct{ to, from *int64 }{
-			{&q.Sandboxes, &given.Sandboxes}, {&q.Depth, &given.Depth}, {&q.MemoryMiB, &given.MemoryMiB}, {&q.DiskMiB, &given.DiskMiB}, {&q.CPUSeconds, &given.CPUSeconds},
-		} {
-			if f.Changed(limits[i]) {
-				*at.to = *at.from
-			}
+		req, err := opts.update(t, g.In)
+		if err != nil {
+			return err
 		}
 		if t, err = c.Tenants.Update(ctx, args[0], req); err != nil {
 			return err

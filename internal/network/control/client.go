@@ -46,6 +46,17 @@ func (c *Client) register(ctx context.Context, o op, r *gateway.Registration, fi
 	return c.call(ctx, &call{Op: o, Sandbox: r.ID}, &struct{}{}, append([]*os.File{f}, files...)...)
 }
 
+// SetTenant puts what bounds a tenant in force. Flows that it does not allow are cut when SetTenant
+// returns.
+func (c *Client) SetTenant(ctx context.Context, t gateway.Tenant) error {
+	f, err := writeTenant(&t)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return c.call(ctx, &call{Op: opTenant}, &struct{}{}, f)
+}
+
 // Remove ends all that belongs to a sandbox.
 func (c *Client) Remove(ctx context.Context, id string) error {
 	return c.call(ctx, &call{Op: opRemove, Sandbox: id}, &struct{}{})
@@ -69,7 +80,21 @@ func (c *Client) Test(ctx context.Context, id, host, protocol string, port uint1
 // Held calls f with the requests of a sandbox that are or were held, or with those of all if it is empty,
 // in the order in which they came.
 func (c *Client) Held(ctx context.Context, sandbox string, f func(held.Request) error) error {
-	conn, stop, err := c.begin(ctx, &call{Op: opHeld, Sandbox: sandbox})
+	return items(ctx, c, &call{Op: opHeld, Sandbox: sandbox}, f)
+}
+
+// Tenants returns numbers about those that have a sandbox with a network, or something that bounds them.
+func (c *Client) Tenants(ctx context.Context) (list []TenantStats, err error) {
+	err = items(ctx, c, &call{Op: opTenants}, func(t TenantStats) error {
+		list = append(list, t)
+		return nil
+	})
+	return list, err
+}
+
+// items calls f with each item that a call is answered with.
+func items[T any](ctx context.Context, c *Client, asked *call, f func(T) error) error {
+	conn, stop, err := c.begin(ctx, asked)
 	if err != nil {
 		return err
 	}
@@ -83,14 +108,14 @@ func (c *Client) Held(ctx context.Context, sandbox string, f func(held.Request) 
 		if err != nil {
 			return explain(ctx, err)
 		}
-		var r held.Request
+		var item T
 		last := p.Type != wire.TypeItem
-		err = p.Decode(&r) // a Fail decodes to its error
+		err = p.Decode(&item) // a Fail decodes to its error
 		p.Close()
 		if err != nil || last {
 			return err
 		}
-		if err := f(r); err != nil {
+		if err := f(item); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/network/gateway"
 	"ramet.dev/ramet/internal/network/held"
 	"ramet.dev/ramet/internal/network/secrets"
+	"ramet.dev/ramet/internal/network/share"
 )
 
 // op is what a call asks for.
@@ -21,6 +22,8 @@ const (
 	opHello   op = "hello"
 	opAdd     op = "add"
 	opReplace op = "replace"
+	opTenant  op = "tenant"
+	opTenants op = "tenants"
 	opRemove  op = "remove"
 	opList    op = "list"
 	opStats   op = "stats"
@@ -99,6 +102,61 @@ type sealed struct {
 	Values    []string `json:"values,omitempty"` // of the secrets, in their order
 }
 
+// writeTenant returns what bounds a tenant as a file in memory: a packet has less room.
+func writeTenant(t *gateway.Tenant) (*os.File, error) {
+	b, err := json.Marshal(t)
+	if err == nil && len(b) > maxRegistration {
+		err = api.Errorf(api.CodeLimit, "the upper bound of the network of tenant %s has %d bytes, more than %d", t.Name, len(b), maxRegistration)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode bounds of a tenant: %w", err)
+	}
+	return inMemory("tenant", b)
+}
+
+func readTenant(f *os.File) (t gateway.Tenant, err error) {
+	b, err := fromMemory(f)
+	if err == nil {
+		err = json.Unmarshal(b, &t)
+	}
+	switch {
+	case err != nil:
+		return t, api.Errorf(api.CodeInvalid, "read bounds of a tenant: %w", err)
+	case t.Name == "":
+		return t, api.Invalid("name", "the bounds name no tenant")
+	}
+	return t, nil
+}
+
+// inMemory returns a file in memory with b.
+func inMemory(name string, b []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make memory file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.WriteAt(b, 0); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// fromMemory returns what is in a file that inMemory has made.
+func fromMemory(f *os.File) ([]byte, error) {
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxRegistration+1))
+	if err == nil && len(b) > maxRegistration {
+		err = api.Errorf(api.CodeLimit, "it has more than %d bytes", maxRegistration)
+	}
+	return b, err
+}
+
+// TenantStats are numbers about a tenant.
+type TenantStats struct {
+	Name string `json:"name"`
+	share.Stats
+}
+
 // Stats are numbers about a gateway.
 type Stats struct {
 	gateway.Stats
@@ -120,23 +178,11 @@ func writeRegistration(r *gateway.Registration) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode registration: %w", err)
 	}
-	fd, err := unix.MemfdCreate("registration", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make memory file: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "registration")
-	if _, err := f.WriteAt(b, 0); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("write registration: %w", err)
-	}
-	return f, nil
+	return inMemory("registration", b)
 }
 
 func readRegistration(f *os.File) (r gateway.Registration, err error) {
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxRegistration+1))
-	if err == nil && len(b) > maxRegistration {
-		err = api.Errorf(api.CodeLimit, "the registration has more than %d bytes", maxRegistration)
-	}
+	b, err := fromMemory(f)
 	defer clear(b)
 	s := sealed{Registration: &r}
 	if err == nil && json.Unmarshal(b, &s) != nil {

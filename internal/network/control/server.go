@@ -171,6 +171,9 @@ func (s *Server) serve(ctx, following context.Context, c *net.UnixConn) {
 		case opHeld:
 			s.tellHeld(conn, &asked)
 			return
+		case opTenants:
+			s.tellTenants(conn)
+			return
 		}
 	}
 	var reply any
@@ -212,6 +215,17 @@ func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
 			return nil, err
 		}
 		return s.registered(s.gateway.Replace(r))
+	case opTenant:
+		f, err := p.Take(0)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		t, err := readTenant(f)
+		if err != nil {
+			return nil, err
+		}
+		return struct{}{}, s.gateway.SetTenant(t)
 	case opRemove:
 		return struct{}{}, s.gateway.Remove(asked.Sandbox)
 	case opList:
@@ -257,6 +271,16 @@ func (s *Server) tellHeld(conn *wire.Conn, asked *call) {
 	for i := range list {
 		list[i].Target = list[i].Target[:min(len(list[i].Target), maxTarget)]
 		if conn.SendJSON(wire.TypeItem, &list[i]) != nil {
+			return
+		}
+	}
+	_ = conn.SendJSON(wire.TypeReply, struct{}{})
+}
+
+// tellTenants sends numbers about tenants, each in a packet, and a reply behind the last.
+func (s *Server) tellTenants(conn *wire.Conn) {
+	for name, st := range s.gateway.Tenants() {
+		if conn.SendJSON(wire.TypeItem, TenantStats{name, st}) != nil {
 			return
 		}
 	}

@@ -73,6 +73,7 @@ type Client struct {
 	names    *Names
 	policy   atomic.Pointer[Policy]
 	limit    *rate.Limiter
+	quota    func() (denied string) // nil if there is none
 	pending  atomic.Int32
 	standIn  func(name string) (netip.Addr, bool)
 }
@@ -96,6 +97,10 @@ func (c *Client) SetPolicy(p Policy, perSecond int) {
 	c.limit.SetBurst(max(2*perSecond, 4)) // A and AAAA come together
 	c.limit.SetLimit(rate.Limit(perSecond))
 }
+
+// SetQuota has f asked about each question that the limit allows: it may refuse what several sandboxes
+// ask together, and says why. It is called before the first question.
+func (c *Client) SetQuota(f func() (denied string)) { c.quota = f }
 
 // SetStandIn gives names that the host's resolver does not know an address, if f has one for them: they
 // are reached by name. It is called before the first question.
@@ -203,6 +208,11 @@ func (c *Client) answer(ctx context.Context, q *question, o *Outcome) *dns.Msg {
 		return refuse(dns.RcodeRefused, errRate.Error())
 	}
 	defer c.pending.Add(-1)
+	if c.quota != nil {
+		if denied := c.quota(); denied != "" {
+			return refuse(dns.RcodeRefused, denied)
+		}
+	}
 	qtype := q.msg.Question[0].Qtype
 	if qtype == dns.TypePTR {
 		o.Allowed = true

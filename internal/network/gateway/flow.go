@@ -36,6 +36,9 @@ type flow struct {
 	// is set like judged, and called without a lock.
 	judgedThere func() bool
 
+	// counts is set if the flow counts for what the sandbox shares with others: of one between two
+	// sandboxes only one end does. It is guarded by the lock of the sandbox.
+	counts   bool
 	answered chan bool // of a flow that is delivered: whether the guest accepts it
 
 	rule, name string      // that decided, and of the server; of the goroutine of the flow
@@ -146,6 +149,10 @@ func (f *flow) end() {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	delete(f.s.open, f)
+	if f.counts {
+		f.counts = false
+		f.s.shares.Give()
+	}
 }
 
 // deny refuses the flow before it was opened.
@@ -252,6 +259,8 @@ func (f *flow) attach(r *relay.Relay) {
 	gone := f.gone
 	f.mu.Unlock()
 	switch cause := context.Cause(f.ctx); {
+	case f.s.ctx.Err() != nil: // its guest may live on, and keeps its end of the pair
+		r.Abort(errGone)
 	case cause != nil && cause != errGone:
 		r.Abort(cause)
 	case gone:

@@ -128,6 +128,7 @@ type Gateway struct {
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // guarded by mu
+	tenants   map[string]*tenant  // guarded by mu
 	addresses map[netip.Addr]*sandbox
 	next      uint32 // of addresses; guarded by mu
 	left      []left // those that left last are at the end; guarded by mu
@@ -147,7 +148,7 @@ func New(cfg Config) *Gateway {
 	if cfg.Dial == nil {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
-	return &Gateway{cfg: cfg, sandboxes: map[string]*sandbox{}, addresses: map[netip.Addr]*sandbox{}}
+	return &Gateway{cfg: cfg, sandboxes: map[string]*sandbox{}, tenants: map[string]*tenant{}, addresses: map[netip.Addr]*sandbox{}}
 }
 
 // Add registers a sandbox and serves its channel, which it takes over, until the sandbox is removed
@@ -169,15 +170,28 @@ func (g *Gateway) Add(r Registration, channel *os.File) error {
 			return err
 		}
 	}
-	s := newSandbox(g, r, compiled, treatments, ch)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed || g.sandboxes[r.ID] != nil {
+	t := g.acquire(r.Tenant)
+	t.changing.Lock()
+	defer t.changing.Unlock()
+	s := newSandbox(g, t, r, compiled, treatments, ch)
+	if err := g.begin(s); err != nil {
 		ch.Close()
 		s.closeTreatments()
-		if g.closed {
-			return errClosed
-		}
+		s.release()
+		return err
+	}
+	return nil
+}
+
+// begin has a sandbox served until its channel ends.
+func (g *Gateway) begin(s *sandbox) error {
+	r := s.reg()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closed:
+		return errClosed
+	case g.sandboxes[r.ID] != nil:
 		return errTaken
 	}
 	for _, other := range g.sandboxes {
@@ -197,6 +211,7 @@ func (g *Gateway) Add(r Registration, channel *os.File) error {
 	g.wg.Go(func() {
 		s.serve()
 		g.forget(s)
+		s.release()
 	})
 	return nil
 }
@@ -236,6 +251,8 @@ func (g *Gateway) Replace(r Registration) error {
 	if err != nil {
 		return err
 	}
+	s.tenant.changing.Lock()
+	defer s.tenant.changing.Unlock()
 	return s.replace(r, compiled)
 }
 

@@ -22,6 +22,7 @@ import (
 	"ramet.dev/ramet/api"
 	netnames "ramet.dev/ramet/internal/network/dns"
 	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/share"
 	"ramet.dev/ramet/internal/network/wire"
 	"ramet.dev/ramet/internal/polltest"
 )
@@ -292,6 +293,9 @@ func TestTheRateOfTreatedFlows(t *testing.T) {
 	doc := rules(t, "192.0.2.9:1")
 	doc.Rules = map[string]api.NetworkTreatment{"a.example.org": {Record: true}}
 	doc.Limits.RateMbit = 16
+	if err := w.SetTenant(Tenant{Name: "default", Limits: share.Limits{RateMbit: 32}}); err != nil {
+		t.Fatal(err)
+	}
 	s := w.newSentry("one", doc)
 	g := s.open("192.0.2.9:1")
 	began := time.Now()
@@ -303,6 +307,10 @@ func TestTheRateOfTreatedFlows(t *testing.T) {
 	}
 	if took := time.Since(began); took < 300*time.Millisecond { // what the burst leaves takes 450
 		t.Errorf("a megabyte took %v", took)
+	}
+	// It counts for what the tenant does together, too.
+	if st := w.Tenants()["default"]; st.BytesIn != size || st.BytesOut == 0 {
+		t.Errorf("the tenant has passed %+v", st)
 	}
 }
 

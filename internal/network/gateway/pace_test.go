@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"context"
-	"errors"
 	"io"
 	"net"
 	"sync"
@@ -11,27 +9,6 @@ import (
 
 	"ramet.dev/ramet/internal/network/policy"
 )
-
-// TestAPaceThatIsWaitedFor ends with the context, and with the rate.
-func TestAPaceThatIsWaitedFor(t *testing.T) {
-	var p pace
-	p.set(1)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	if err := p.WaitN(ctx, 256<<10); err != nil {
-		t.Fatal(err)
-	}
-	gone := errors.New("gone")
-	cancel(gone)
-	if err := p.WaitN(ctx, 256<<10); !errors.Is(err, gone) { // two seconds
-		t.Errorf("it ended with %v", err)
-	}
-	done := make(chan error)
-	go func() { done <- p.WaitN(t.Context(), 256<<10) }()
-	p.set(0)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
 
 // TestFlowsThatShareARate take turns: one that says little waits for a turn of each other. Flows that
 // wait go on when the rate ends.

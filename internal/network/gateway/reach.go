@@ -10,9 +10,11 @@ import (
 	"ramet.dev/ramet/internal/network/policy"
 )
 
-// Reach connects to a port of a name for a request whose guest may be gone: one that was held. The
-// name is looked up, and the policy judges it and its addresses, as if the guest asked now.
-func (g *Gateway) Reach(ctx context.Context, p *policy.Policy, name string, port uint16) (net.Conn, error) {
+// Reach connects to a port of a name for a request of a tenant whose guest may be gone: one that was
+// held. The name is looked up, and the policy within the bounds of the tenant judges it and its
+// addresses, as if the guest asked now.
+func (g *Gateway) Reach(ctx context.Context, tenant string, p *policy.Policy, name string, port uint16) (net.Conn, error) {
+	p = g.bounded(tenant, p)
 	if d := p.JudgeName(name); !d.Allowed {
 		return nil, denied(d)
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/dns"
 	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/share"
 	"ramet.dev/ramet/internal/network/wire"
 )
 
@@ -45,8 +47,12 @@ type sandbox struct {
 	names   *dns.Names
 	dns     *dns.Client
 	dials   *rate.Limiter
-	up      pace // bytes of all flows
-	down    pace
+	rate    [2]share.Pace // of all flows, up and down
+	up      share.Paces   // rate, and those of shares
+	down    share.Paces
+	tenant  *tenant
+	root    string // of its tree
+	shares  share.Shares
 	pending chan struct{}
 	// treatments is nil if the gateway has no proxy.
 	treatments Treatments
@@ -58,7 +64,8 @@ type sandbox struct {
 
 	mu           sync.Mutex
 	registration Registration   // guarded by mu
-	policy       *policy.Policy // guarded by mu
+	base         *policy.Policy // of the registration; guarded by mu
+	policy       *policy.Policy // base within the bounds of the tenant; guarded by mu
 	// peer is the sandbox as rules of others name it. It changes under mu, and is read without.
 	peer    atomic.Pointer[policy.Peer]
 	flows   map[uint32]*flow // guarded by mu
@@ -66,14 +73,23 @@ type sandbox struct {
 	inbound uint32           // last number; guarded by mu
 }
 
-func newSandbox(g *Gateway, r Registration, p *policy.Policy, t Treatments, ch *wire.Channel) *sandbox {
+// newSandbox returns a sandbox of a tenant that the caller has acquired, and whose changing it holds.
+// release ends the use of both.
+func newSandbox(g *Gateway, of *tenant, r Registration, base *policy.Policy, t Treatments, ch *wire.Channel) *sandbox {
+	p := base.Under(of.bounds)
 	s := &sandbox{
-		g: g, channel: ch, treatments: t, names: dns.NewNames(), registration: r, policy: p,
-		dials:   rate.NewLimiter(dialsPerSecond, dialsPerSecond),
+		g: g, channel: ch, treatments: t, names: dns.NewNames(), registration: r, base: base, policy: p,
+		tenant: of, root: cmp.Or(r.Tree, r.sandbox()), dials: rate.NewLimiter(dialsPerSecond, dialsPerSecond),
 		pending: make(chan struct{}, maxPending), flows: map[uint32]*flow{}, open: map[*flow]bool{}, done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.shares = g.acquireShares(of, s.root)
+	s.up, s.down = share.Paces{&s.rate[0]}, share.Paces{&s.rate[1]}
+	for _, shared := range s.shares {
+		s.up, s.down = append(s.up, shared.Up()), append(s.down, shared.Down())
+	}
 	s.dns = dns.NewClient(g.cfg.Upstream, siblings{g, r.Tenant}, s.names, names{p}, p.Limits().DNSPerS)
+	s.dns.SetQuota(s.shares.Ask)
 	if g.cfg.Via != nil {
 		s.dns.SetStandIn(g.cfg.standIn)
 	}
@@ -93,8 +109,15 @@ func (s *sandbox) reg() Registration {
 func peerOf(r *Registration) *policy.Peer { return &policy.Peer{Name: r.Name, Metadata: r.Metadata} }
 
 func (s *sandbox) setRate(p *policy.Policy) {
-	s.up.set(p.Limits().RateMbit)
-	s.down.set(p.Limits().RateMbit)
+	for i := range s.rate {
+		s.rate[i].Set(p.Limits().RateMbit)
+	}
+}
+
+// release ends the use of what the sandbox shares with others.
+func (s *sandbox) release() {
+	s.g.releaseShares(s.tenant, s.root)
+	s.g.release(s.tenant)
 }
 
 // serve reads the channel until it ends, and then ends all that belongs to the sandbox.
@@ -160,18 +183,22 @@ func (s *sandbox) dial(m wire.Message) error {
 	f := newFlow(s, m.Flow, m.Protocol, outer(m.Address), m.Port)
 	s.mu.Lock()
 	taken := s.flows[m.Flow] != nil
-	most := s.policy.Limits().Connections
-	full := len(s.open) >= most
-	if !taken && !full {
+	denied := ""
+	if most := s.policy.Limits().Connections; len(s.open) >= most {
+		denied = fmt.Sprintf("limits.connections: %d", most)
+	} else if !taken {
+		denied = s.shares.Take()
+	}
+	if !taken && denied == "" {
 		s.flows[m.Flow] = f
-		s.open[f] = true
+		s.open[f], f.counts = true, true
 	}
 	s.mu.Unlock()
 	switch {
 	case taken:
 		return fmt.Errorf("flow %d is open: %w", m.Flow, errProtocol)
-	case full:
-		f.deny(fmt.Sprintf("limits.connections: %d", most), "", wire.CodeRefused)
+	case denied != "":
+		f.deny(denied, "", wire.CodeRefused)
 		return nil
 	}
 	s.wg.Go(func() {
@@ -228,33 +255,54 @@ func (s *sandbox) current() *policy.Policy {
 // policies of other sandboxes do not allow under its new name. With an error nothing has changed.
 func (s *sandbox) replace(r Registration, p *policy.Policy) error {
 	between, err := s.put(r, p)
+	cutDenied(between)
+	return err
+}
+
+// rebound puts the bounds of the tenant in force, as replace does a registration.
+func (s *sandbox) rebound(b *policy.Bounds) {
+	s.mu.Lock()
+	between := s.enforce(s.base.Under(b))
+	s.mu.Unlock()
+	cutDenied(between)
+}
+
+// cutDenied cuts those flows that the policy of the other sandbox does not allow.
+func cutDenied(between []*flow) {
 	for _, f := range between {
 		if !f.judgedThere() {
 			f.cut(errReplaced)
 		}
 	}
-	return err
 }
 
 // put is replace for what the policy of s alone decides. It returns the flows from and to other
 // sandboxes: whose lock is not taken while that of s is held.
-func (s *sandbox) put(r Registration, p *policy.Policy) (between []*flow, err error) {
+func (s *sandbox) put(r Registration, base *policy.Policy) (between []*flow, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.ID, r.Tenant = s.registration.ID, s.registration.Tenant // which never change
+	was := &s.registration
+	r.ID, r.Tenant, r.Tree = was.ID, was.Tenant, was.Tree // which never change
 	if s.treatments != nil {
-		if err := s.treatments.Replace(&r, p); err != nil {
+		if err := s.treatments.Replace(&r, base); err != nil {
 			return nil, err
 		}
 	}
-	s.dns.SetPolicy(names{p}, p.Limits().DNSPerS)
-	s.setRate(p)
 	if was, is := s.registration.sandbox(), r.sandbox(); was != is { // the sentry of a promoted child
 		s.g.cfg.Log.Began(is)
 		s.g.cfg.Log.Ended(was)
 	}
-	s.registration, s.policy = r, p
+	s.registration, s.base = r, base
 	s.peer.Store(peerOf(&r))
+	return s.enforce(base.Under(s.tenant.bounds)), nil
+}
+
+// enforce puts a policy in force and cuts the flows that it does not allow. It returns those from and
+// to other sandboxes. The caller holds mu.
+func (s *sandbox) enforce(p *policy.Policy) (between []*flow) {
+	s.dns.SetPolicy(names{p}, p.Limits().DNSPerS)
+	s.setRate(p)
+	s.policy = p
 	for f := range s.open {
 		switch {
 		case f.judged != nil && !f.judged(p):
@@ -263,7 +311,7 @@ func (s *sandbox) put(r Registration, p *policy.Policy) (between []*flow, err er
 			between = append(between, f)
 		}
 	}
-	return between, nil
+	return between
 }
 
 func (s *sandbox) closeTreatments() {

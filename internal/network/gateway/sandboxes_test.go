@@ -183,6 +183,27 @@ func TestASandboxIsTakenOnce(t *testing.T) {
 	}
 }
 
+// TestFlowsThatOpenWhileTheirSandboxEnds end with it, although the guest lives on and keeps its end.
+func TestFlowsThatOpenWhileTheirSandboxEnds(t *testing.T) {
+	w := newWorld(t, nil)
+	w.serve("192.0.2.9:1", echoes)
+	for i := range 100 {
+		s := w.newSentry(fmt.Sprint("box ", i), rules(t, "192.0.2.9:1"))
+		g := s.open("192.0.2.9:1")
+		done := make(chan error, 1)
+		go func() { done <- w.Remove(s.id) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			g.Close() // so that it ends
+			t.Fatalf("sandbox %d does not end: its flow is open", i)
+		}
+	}
+}
+
 // TestFloods has one sandbox send what it can, and never read, while another one works.
 func TestFloods(t *testing.T) {
 	w := newWorld(t, nil)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/relay"
 	"ramet.dev/ramet/internal/network/wire"
 )
 
@@ -113,9 +114,9 @@ func (p *datagrams) pass(guest *os.File, server *net.UDPConn) (up, down int64) {
 
 // direction passes packets until from has ended.
 func (p *datagrams) direction(from, to packetSocket, fromGuest bool) (bytes int64) {
-	limit := &p.f.s.down
+	limit := relay.Limiter(p.f.s.down)
 	if fromGuest {
-		limit = &p.f.s.up
+		limit = p.f.s.up
 	}
 	raw, err := from.SyscallConn()
 	if err != nil {

@@ -35,7 +35,9 @@ type Config struct {
 	// Bundle is a file with the authorities by which the gateway verifies servers, and is read when one
 	// is started; empty for those of the machine. Without the file no server is trusted.
 	Bundle string
-	Log    *slog.Logger
+	// Tenants are those that something bounds when the daemon begins. See Host.SetTenant.
+	Tenants []gateway.Tenant
+	Log     *slog.Logger
 	// Grace is how long a gateway goes on that nobody needs.
 	Grace time.Duration
 	// Attend is called for each gateway that is found or started, in a goroutine of its own, if it is
@@ -67,6 +69,7 @@ type Host struct {
 	running   bool // a gateway is watched; of who has the turn
 	starting  bool // a goroutine tries to start one; of who has the turn
 	sandboxes map[string]*sandbox
+	tenants   tenants
 	known     sync.Map // the ids of sandboxes, for those without the turn
 	hello     control.Hello
 	restarts  atomic.Int64  // of gateways that ended while sandboxes needed them
@@ -76,6 +79,7 @@ type Host struct {
 // New returns a Host that has no gateway yet.
 func New(cfg Config) *Host {
 	h := &Host{cfg: cfg, client: control.NewClient(socket(cfg.Dir)), turn: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}, again: make(chan struct{}, 1)}
+	h.tenants = newTenants(cfg.Tenants)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
@@ -239,7 +243,11 @@ func (h *Host) Adopt(ctx context.Context, rs []gateway.Registration) (err error)
 	if err != nil {
 		return err
 	}
-	known, err := h.client.List(ctx)
+	err = h.tenants.tell(ctx, h.client)
+	var known []string
+	if err == nil {
+		known, err = h.client.List(ctx)
+	}
 	if err == nil {
 		err = h.adoptKnown(ctx, known)
 	}
@@ -317,11 +325,11 @@ func (h *Host) Hello(ctx context.Context) (control.Hello, error) {
 // Restarts returns how many gateways have ended while sandboxes needed them.
 func (h *Host) Restarts() int64 { return h.restarts.Load() }
 
-// ensure makes sure that there is a gateway, which is watched. A new one is told of all sandboxes. The
-// caller has the turn.
+// ensure makes sure that there is a gateway, which is watched and knows what bounds tenants. A new one is
+// told of all sandboxes. The caller has the turn.
 func (h *Host) ensure(ctx context.Context) error {
 	if h.running {
-		return nil
+		return h.tenants.tell(ctx, h.client)
 	}
 	f, err := h.find(ctx)
 	if err != nil {
@@ -332,7 +340,7 @@ func (h *Host) ensure(ctx context.Context) error {
 	}
 	_ = h.restore(ctx) // watch goes on with it
 	h.attend(f)
-	return nil
+	return h.tenants.tell(ctx, h.client) // nearly always restore has
 }
 
 // find finds or starts a gateway, which the caller watches.
@@ -340,6 +348,7 @@ func (h *Host) find(ctx context.Context) (found, error) {
 	f, err := find(ctx, h.ctx, h.cfg, h.client)
 	if err == nil {
 		h.hello, h.running = f.hello, true
+		h.tenants.found(f.fresh)
 	}
 	return f, err
 }
@@ -347,6 +356,10 @@ func (h *Host) find(ctx context.Context) (found, error) {
 // restore gives sandboxes that are cut off a new channel, and reports whether all have one. One that
 // has none has no network: what its guest asks for is refused. The caller has the turn.
 func (h *Host) restore(ctx context.Context) bool {
+	if err := h.tenants.tell(ctx, h.client); err != nil {
+		h.cfg.Log.Warn("sandboxes wait until the gateway knows what bounds their tenants", "error", err)
+		return false
+	}
 	all := true
 	for id, s := range h.sandboxes {
 		if !s.cut {
@@ -444,9 +457,10 @@ func (h *Host) start() {
 		if len(h.sandboxes) > 0 {
 			err = h.ensure(h.ctx) // which watches it
 		}
-		h.starting = err != nil
+		h.starting = err != nil && !h.running
+		done := !h.starting // else watch goes on
 		h.give()
-		if err == nil {
+		if done {
 			return
 		}
 		h.cfg.Log.Error("start the gateway", "error", err)

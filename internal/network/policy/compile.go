@@ -33,27 +33,16 @@ func Compile(spec Spec, own func(netip.Addr) bool) (*Policy, error) {
 	if own == nil {
 		return nil, errors.New("compile network policy: the addresses of the host are not given")
 	}
-	if len(spec.Bounds) > maxBounds {
-		return nil, api.Invalid("network", "there are %d bounds, more than %d", len(spec.Bounds), maxBounds)
+	bounds, err := CompileBounds(spec.Bounds...)
+	if err != nil {
+		return nil, err
 	}
-	p := &Policy{own: own}
 	d, err := compileDocument("", &spec.Document, spec.Profiles)
 	if err != nil {
 		return nil, err
 	}
-	p.documents, p.limits = []*document{d}, d.limits
-	for i := range spec.Bounds {
-		b := &spec.Bounds[i]
-		d, err := compileDocument(b.Of, &b.Document, spec.Profiles)
-		if err != nil {
-			return nil, fmt.Errorf("bound of %s: %w", b.Of, err)
-		}
-		if len(d.treated.all) > 0 {
-			return nil, fmt.Errorf("bound of %s: %w", b.Of, api.Invalid("network.rules", "a bound has no treatments of requests"))
-		}
-		p.documents, p.limits = append(p.documents, d), smaller(p.limits, d.limits)
-	}
-	return p, nil
+	p := &Policy{own: own, documents: []*document{d}, limits: d.limits}
+	return p.Under(bounds), nil
 }
 
 // compiler makes one document.
@@ -72,7 +61,7 @@ type inclusion struct {
 
 func compileDocument(bound string, doc *api.NetworkPolicy, profiles map[string]api.NetworkPolicy) (*document, error) {
 	c := &compiler{profiles: profiles, included: map[inclusion]bool{}, document: &document{
-		table: newTable(), bound: bound, limits: effective(doc.Limits), treated: newTreatments(),
+		table: newTable(), bound: bound, limits: doc.Limits, treated: newTreatments(),
 	}}
 	c.byDefault = &rule{text: "default: deny", tcp: true}
 	if doc.Default == api.NetworkAllow {
@@ -165,7 +154,7 @@ func (c *compiler) addProfile(name string, allow bool, field, via string, within
 	within = append(slices.Clip(within), name)
 	via += "profile " + name + ": "
 	if allow {
-		c.limits = smaller(c.limits, effective(profile.Limits))
+		c.limits = smaller(c.limits, profile.Limits)
 		return c.include(&profile, field+" (profile "+name+")", via, within)
 	}
 	if err := profile.Valid(); err != nil {

@@ -11,14 +11,8 @@ import (
 // it.
 type Spec struct {
 	Document api.NetworkPolicy            `json:"document"`
-	Profiles map[string]api.NetworkPolicy `json:"profiles,omitempty"` // those that Document and Bounds name
+	Profiles map[string]api.NetworkPolicy `json:"profiles,omitempty"` // those that Document names
 	Bounds   []Bound                      `json:"bounds,omitempty"`
-}
-
-// Bound is a document that has to allow what a policy allows. It has no treatments.
-type Bound struct {
-	Of       string            `json:"of"` // as decisions tell it: "the daemon", "tenant acme"
-	Document api.NetworkPolicy `json:"document"`
 }
 
 // Defaults of limits that a document leaves open.
@@ -29,8 +23,8 @@ const (
 
 // Policy judges connections. It is immutable; one that is replaced is compiled anew.
 type Policy struct {
-	documents []*document // the sandbox's own first, then the bounds
-	limits    api.NetworkLimits
+	documents []*document       // the sandbox's own first, then the bounds
+	limits    api.NetworkLimits // 0 where no document says one
 	own       func(netip.Addr) bool
 }
 
@@ -48,11 +42,12 @@ type document struct {
 	hostMatters bool
 	// probes are ports of which each set of equal decisions has one.
 	probes []uint16
-	limits api.NetworkLimits
+	limits api.NetworkLimits // 0 where neither the document nor a profile of it says one
 }
 
-// Limits returns the limits of the policy, the smallest of all documents. A rate of 0 is no limit.
-func (p *Policy) Limits() api.NetworkLimits { return p.limits }
+// Limits returns the limits of the policy, the smallest of all documents that say one. A rate of 0 is
+// no limit.
+func (p *Policy) Limits() api.NetworkLimits { return effective(p.limits) }
 
 // TreatsRequests reports whether the policy has treatments, for which TLS is ended outside of the
 // sandbox.
@@ -67,14 +62,14 @@ func (p *Policy) Treatments() []*Treatment { return p.documents[0].treated.all }
 // smaller returns the limits that hold if both do.
 func smaller(a, b api.NetworkLimits) api.NetworkLimits {
 	return api.NetworkLimits{
-		Connections: min(a.Connections, b.Connections),
-		DNSPerS:     min(a.DNSPerS, b.DNSPerS),
-		RateMbit:    smallerRate(a.RateMbit, b.RateMbit),
+		Connections: smallerOf(a.Connections, b.Connections),
+		DNSPerS:     smallerOf(a.DNSPerS, b.DNSPerS),
+		RateMbit:    smallerOf(a.RateMbit, b.RateMbit),
 	}
 }
 
-// smallerRate returns the smaller rate, of which 0 is none.
-func smallerRate(a, b int) int {
+// smallerOf returns the smaller limit, of which 0 is none.
+func smallerOf(a, b int) int {
 	if a == 0 || b == 0 {
 		return a + b
 	}

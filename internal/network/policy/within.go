@@ -47,7 +47,7 @@ func wider(field, format string, args ...any) error {
 }
 
 func (n *narrowing) limits() error {
-	c, p := n.child.limits, n.parent.limits
+	c, p := effective(n.child.limits), effective(n.parent.limits)
 	switch {
 	case c.Connections > p.Connections:
 		return wider("network.limits.connections", "%d is more than the %d of the parent", c.Connections, p.Connections)

@@ -191,8 +191,8 @@ func serve(ctx context.Context, cfg Config, l *net.UnixListener, layers []contro
 	var g *gateway.Gateway
 	treating := treatment.Config{
 		NoHold: cfg.NoHold, FS: hostfs.OS, Held: cmp.Or(cfg.Held, held.DefaultLimits), Recorded: replay.DefaultLimits, Own: addresses.has,
-		Reach: func(ctx context.Context, p *policy.Policy, name string, port uint16) (net.Conn, error) {
-			return g.Reach(ctx, p, name, port)
+		Reach: func(ctx context.Context, tenant string, p *policy.Policy, name string, port uint16) (net.Conn, error) {
+			return g.Reach(ctx, tenant, p, name, port)
 		},
 	}
 	if cfg.NoHold == "" {

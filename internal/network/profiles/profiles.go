@@ -152,14 +152,11 @@ func (s *Set) Named(ctx context.Context, name string) (*api.NetworkPolicy, error
 	return &api.NetworkPolicy{Allow: []api.NetworkRule{{Profile: name}}}, nil
 }
 
-// Spec returns what a document is compiled from: itself, its bounds, and the profiles that they
-// name, as they are now.
-func (s *Set) Spec(ctx context.Context, doc *api.NetworkPolicy, bounds []policy.Bound) (policy.Spec, error) {
-	spec := policy.Spec{Document: *doc, Bounds: bounds}
+// Spec returns what a document is compiled from: itself, and the profiles that it names, as they are
+// now.
+func (s *Set) Spec(ctx context.Context, doc *api.NetworkPolicy) (policy.Spec, error) {
+	spec := policy.Spec{Document: *doc}
 	wanted := profilesIn(doc)
-	for i := range bounds {
-		wanted = append(wanted, profilesIn(&bounds[i].Document)...)
-	}
 	for len(wanted) > 0 {
 		name := wanted[0]
 		wanted = wanted[1:]

@@ -85,7 +85,7 @@ func TestNamed(t *testing.T) {
 		if got != want {
 			t.Errorf("%s stands for %+v", name, p)
 		}
-		spec, err := s.Spec(t.Context(), p, nil)
+		spec, err := s.Spec(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,12 +101,11 @@ func TestNamed(t *testing.T) {
 func TestSpec(t *testing.T) {
 	s := testSet(nil)
 	doc := &api.NetworkPolicy{Allow: []api.NetworkRule{{Profile: "git-hosts"}, {Profile: "shared"}}}
-	bounds := []policy.Bound{{Of: "the daemon", Document: api.NetworkPolicy{Allow: []api.NetworkRule{{Profile: "host-registries"}, {Address: "*"}}}}}
-	spec, err := s.Spec(t.Context(), doc, bounds)
+	spec, err := s.Spec(t.Context(), doc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(spec.Profiles) != 3 || len(spec.Profiles["shared"].Allow) != 1 || len(spec.Bounds) != 1 {
+	if len(spec.Profiles) != 2 || len(spec.Profiles["shared"].Allow) != 1 {
 		t.Errorf("it is %+v", spec)
 	}
 	p, err := policy.Compile(spec, func(netip.Addr) bool { return false })
@@ -117,13 +116,13 @@ func TestSpec(t *testing.T) {
 		t.Errorf("a name of a profile's profile is decided by %s", d)
 	}
 	for name, want := range map[string]api.Code{"none-such": api.CodeNotFound, "wrong": api.CodeInvalid, "broken": api.CodeInternal} {
-		if _, err := s.Spec(t.Context(), &api.NetworkPolicy{Deny: []api.NetworkRule{{Profile: name}}}, nil); api.CodeOf(err) != want {
+		if _, err := s.Spec(t.Context(), &api.NetworkPolicy{Deny: []api.NetworkRule{{Profile: name}}}); api.CodeOf(err) != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Profiles that name each other in a circle are found where they are compiled.
 	loop := testSet(map[string]string{"a.yaml": "allow: [profile=b]", "b.yaml": "allow: [profile=a]"})
-	spec, err = loop.Spec(t.Context(), &api.NetworkPolicy{Allow: []api.NetworkRule{{Profile: "a"}}}, nil)
+	spec, err = loop.Spec(t.Context(), &api.NetworkPolicy{Allow: []api.NetworkRule{{Profile: "a"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

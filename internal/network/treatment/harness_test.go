@@ -92,8 +92,8 @@ func (w *world) start() {
 	}
 	cfg := Config{
 		FS: hostfs.OS, HeldDir: w.dir, NoHold: "the test has no directory", Held: limits, Recorded: replay.DefaultLimits, Roots: w.roots, Own: own,
-		Reach: func(ctx context.Context, p *policy.Policy, name string, port uint16) (net.Conn, error) {
-			return w.g.Reach(ctx, p, name, port)
+		Reach: func(ctx context.Context, tenant string, p *policy.Policy, name string, port uint16) (net.Conn, error) {
+			return w.g.Reach(ctx, tenant, p, name, port)
 		},
 	}
 	w.p = New(cfg)

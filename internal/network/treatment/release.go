@@ -227,6 +227,8 @@ func (p *Proxy) prepare(ctx context.Context, r *held.Request, body io.Reader) (*
 	}
 	return server.Upstream(proxy.Flow{
 		Name: r.Name, Port: r.Port, TLS: r.TLS, Rule: func() *proxy.Rule { return rule },
-		Dial: func(ctx context.Context) (net.Conn, error) { return p.cfg.Reach(ctx, st.policy, r.Name, r.Port) },
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return p.cfg.Reach(ctx, st.tenant, st.policy, r.Name, r.Port)
+		},
 	}), req, nil
 }

@@ -36,8 +36,8 @@ type Config struct {
 	Roots *x509.CertPool
 	// Own reports whether an address is one of the host.
 	Own func(netip.Addr) bool
-	// Reach connects to a port of a name as a policy lets it.
-	Reach func(ctx context.Context, p *policy.Policy, name string, port uint16) (net.Conn, error)
+	// Reach connects to a port of a name as a policy lets it, within the bounds of a tenant.
+	Reach func(ctx context.Context, tenant string, p *policy.Policy, name string, port uint16) (net.Conn, error)
 }
 
 // Proxy treats the requests of all sandboxes. It is safe for concurrent use.
@@ -133,6 +133,7 @@ func (p *Proxy) server() (*proxy.Proxy, error) {
 type state struct {
 	id      string // of the registration
 	sandbox string
+	tenant  string
 	policy  *policy.Policy
 	rules   map[string]*proxy.Rule // by the pattern of a treatment
 	// authority and group are nil if there is none.
@@ -145,7 +146,7 @@ func sandboxOf(r *gateway.Registration) string { return cmp.Or(r.Sandbox, r.ID) 
 
 // newState makes the rules of a registration. Authority and group are acquired, until drop.
 func (p *Proxy) newState(r *gateway.Registration, compiled *policy.Policy) (*state, error) {
-	st := &state{id: r.ID, sandbox: sandboxOf(r), policy: compiled}
+	st := &state{id: r.ID, sandbox: sandboxOf(r), tenant: r.Tenant, policy: compiled}
 	if !compiled.TreatsRequests() {
 		return st, nil
 	}

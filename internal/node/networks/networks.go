@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"time"
@@ -34,6 +33,7 @@ type Config struct {
 	Secrets   *secrets.Store
 	HeldFiles fs.FS // the directory of held requests, if it is there
 	Trust     Trust
+	Accounts  Accounts
 	// Max asks for the document that has to allow what those of sandboxes allow; nil if there is none.
 	Max *api.NetworkRequest
 	// Gateway says how the gateway is started. Attach and Attend are set by New.
@@ -54,8 +54,7 @@ type Trust interface {
 type Networks struct {
 	cfg    Config
 	host   *host.Host
-	max    *api.NetworkPolicy // that Config.Max asks for
-	bounds policy.Spec        // Bounds, and the profiles that they name
+	bounds []policy.Bound // of Config.Max
 
 	prepared *preparations
 }
@@ -68,56 +67,17 @@ func New(ctx context.Context, cfg Config) (*Networks, error) {
 	}
 	n := &Networks{cfg: cfg, prepared: prepared}
 	if cfg.Max != nil {
-		doc, err := n.document(ctx, cfg.Max)
-		if err == nil {
-			err = n.bound(ctx, "the daemon", *doc)
-		}
+		bound, err := n.bound(ctx, "the daemon", cfg.Max)
 		if err != nil {
 			return nil, fmt.Errorf("upper bound of networks: %w", err)
 		}
-		n.max = doc
+		n.bounds = []policy.Bound{*bound}
 	}
+	cfg.Gateway.Tenants = bounded(cfg.Accounts)
 	cfg.Gateway.Attach = n.attach
 	cfg.Gateway.Attend = func(ctx context.Context, c *control.Client) { tellEvents(ctx, cfg.Sandboxes, c, cfg.Log) }
 	n.host = host.New(cfg.Gateway)
 	return n, nil
-}
-
-// bound has all documents bounded by doc.
-func (n *Networks) bound(ctx context.Context, of string, doc api.NetworkPolicy) error {
-	spec, err := n.cfg.Profiles.Spec(ctx, &doc, nil)
-	if err != nil {
-		return err
-	}
-	if _, err := policy.Compile(spec, notOwn); err != nil {
-		return err
-	}
-	n.bounds.Bounds = append(n.bounds.Bounds, policy.Bound{Of: of, Document: ownProfiles(doc)})
-	for name, p := range spec.Profiles {
-		if n.bounds.Profiles == nil {
-			n.bounds.Profiles = map[string]api.NetworkPolicy{}
-		}
-		n.bounds.Profiles[boundProfile(name)] = ownProfiles(p)
-	}
-	return nil
-}
-
-// boundProfile returns the name that a profile has for bounds: they have it as it is when the daemon
-// starts, and sandboxes as it was when their networks were set.
-func boundProfile(name string) string { return "bound." + name }
-
-// ownProfiles returns a document whose profiles are those of bounds.
-func ownProfiles(doc api.NetworkPolicy) api.NetworkPolicy {
-	for _, list := range []*[]api.NetworkRule{&doc.Allow, &doc.Deny} {
-		rules := append([]api.NetworkRule(nil), *list...)
-		for i := range rules {
-			if rules[i].Profile != "" {
-				rules[i].Profile = boundProfile(rules[i].Profile)
-			}
-		}
-		*list = rules
-	}
-	return doc
 }
 
 // notOwn is for policies that judge nothing.
@@ -204,7 +164,7 @@ func (n *Networks) asked(ctx context.Context, of Owner, req *api.NetworkRequest,
 	if doc.Closed() {
 		return reach.Network{Kept: closed(from.Kept)}, nil
 	}
-	spec, err := n.cfg.Profiles.Spec(ctx, doc, nil)
+	spec, err := n.cfg.Profiles.Spec(ctx, doc)
 	if err != nil {
 		return reach.Network{}, err
 	}
@@ -254,14 +214,9 @@ func closed(k reach.Kept) reach.Kept {
 
 // spec returns what the policy of a network is compiled from.
 func (n *Networks) spec(of reach.Network) policy.Spec {
-	spec := policy.Spec{Bounds: n.bounds.Bounds, Profiles: of.Profiles}
+	spec := policy.Spec{Bounds: n.bounds, Profiles: of.Profiles}
 	if of.Policy != nil {
 		spec.Document = *of.Policy
-	}
-	if len(n.bounds.Profiles) > 0 {
-		spec.Profiles = map[string]api.NetworkPolicy{}
-		maps.Copy(spec.Profiles, of.Profiles)
-		maps.Copy(spec.Profiles, n.bounds.Profiles)
 	}
 	return spec
 }

@@ -44,7 +44,7 @@ func newNetworks(t *testing.T, gateway string, files fstest.MapFS, max *api.Netw
 	}
 	n, err := New(t.Context(), Config{
 		Secrets: store, HeldFiles: fstest.MapFS{},
-		Sandboxes: parts.Sandboxes, Store: parts.Store, Profiles: profiles.New(files, nil), Max: max, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
+		Sandboxes: parts.Sandboxes, Store: parts.Store, Accounts: parts.Ledger, Profiles: profiles.New(files, nil), Max: max, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute,
 		Gateway: host.Config{Dir: t.TempDir(), Executable: gateway, Build: "test", Log: slog.New(slog.DiscardHandler)},
 	})
 	if err != nil {

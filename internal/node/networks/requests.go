@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
@@ -27,8 +28,12 @@ func (n *Networks) describe(b *sandboxes.Instance) *api.SandboxNetwork {
 	if p := rec.Sandbox.Network; p != nil {
 		out.NetworkPolicy = p.Normal()
 	}
-	if n.max != nil {
-		out.Bounds = []api.NetworkBound{{Of: "the daemon", Policy: *n.max}}
+	bounds := n.bounds
+	if max := n.cfg.Accounts.NetworkMax(rec.Tenant()); max != nil {
+		bounds = append(slices.Clip(bounds), *max)
+	}
+	for i := range bounds {
+		out.Bounds = append(out.Bounds, api.NetworkBound{Of: bounds[i].Of, Policy: bounds[i].Document})
 	}
 	return out
 }

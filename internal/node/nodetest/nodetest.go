@@ -142,7 +142,7 @@ func Answer(*wire.Call) (any, error) { return struct{}{}, nil }
 // SpendAll uses up the processor time of the tenant of b.
 func SpendAll(t *testing.T, ledger *quota.Ledger, b *sandboxes.Instance) {
 	t.Helper()
-	if err := ledger.Set(AsOwner, b.Tenant(), api.TenantUpdate{Quota: &api.Quota{CPUSeconds: 1}}); err != nil {
+	if err := ledger.Set(AsOwner, b.Tenant(), api.TenantUpdate{Quota: &api.Quota{CPUSeconds: 1}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	ledger.Spend(b.Tenant(), b.ID, "key", 2)

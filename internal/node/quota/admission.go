@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/policy"
 )
 
 const (
@@ -44,13 +45,26 @@ type Config struct {
 	MakeRoom func(ctx context.Context) bool
 	// Owners returns the tenants that own anything, whether they have a quota or not.
 	Owners func(ctx context.Context) (map[string]bool, error)
+	// Networks has the networks of tenants.
+	Networks Networks
+}
+
+// Networks enforces what tenants may do with networks.
+type Networks interface {
+	// Bound returns the upper bound that is asked for the networks of a tenant.
+	Bound(ctx context.Context, tenant string, req *api.NetworkRequest) (*policy.Bound, error)
+	// Enforce puts what the ledger says of a tenant in force.
+	Enforce(ctx context.Context, tenant string) error
+	// Traffic returns what the networks of tenants do now.
+	Traffic(ctx context.Context) map[string]api.Consumption
 }
 
 // Admission decides what may be made. What is about to be made counts like what there
 // is, from the moment that it is admitted: of two requests for the last place one is
 // refused. It is safe for concurrent use.
 type Admission struct {
-	cfg Config
+	cfg      Config
+	updating sync.Mutex // of a tenant; before mu
 
 	mu      sync.Mutex
 	making  map[string]int64 // sandboxes, by tenant

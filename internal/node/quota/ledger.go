@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -16,6 +17,8 @@ import (
 type account struct {
 	Quota api.Quota `json:"quota"`
 	Tree  api.Quota `json:"tree_quota"`
+	// NetworkMax bounds what its sandboxes may reach; nil if nothing does.
+	NetworkMax *policy.Bound `json:"network_max,omitempty"`
 	// CPU is the processor time that was used, in seconds: in all, and of each tree.
 	CPU   float64            `json:"cpu"`
 	Trees map[string]float64 `json:"trees,omitempty"`
@@ -87,8 +90,18 @@ func (l *Ledger) Quotas(tenant string) (all, tree api.Quota) {
 	return all, tree
 }
 
-// Set changes quotas.
-func (l *Ledger) Set(ctx context.Context, tenant string, u api.TenantUpdate) error {
+// NetworkMax returns the upper bound of the networks of a tenant, or nil. It is not to be changed.
+func (l *Ledger) NetworkMax(tenant string) *policy.Bound {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.accounts[tenant]; a != nil {
+		return a.NetworkMax
+	}
+	return nil
+}
+
+// Set changes quotas. max is the upper bound that u asks for.
+func (l *Ledger) Set(ctx context.Context, tenant string, u api.TenantUpdate, max *policy.Bound) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := l.account(tenant).clone()
@@ -97,6 +110,9 @@ func (l *Ledger) Set(ctx context.Context, tenant string, u api.TenantUpdate) err
 	}
 	if u.Tree != nil {
 		next.Tree = *u.Tree
+	}
+	if u.NetworkMax != nil || u.NoNetworkMax {
+		next.NetworkMax = max
 	}
 	if err := l.store.Apply(ctx, store.Change{Table: store.Tenants, ID: tenant, Doc: next}); err != nil {
 		return fmt.Errorf("change quota: %w", err)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/storage/store"
 )
 
@@ -56,10 +58,17 @@ func TestLedgerOutlivesTheDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Set(ctx, "a", api.TenantUpdate{Quota: &api.Quota{Sandboxes: 3}}); err != nil {
+	if err := l.Set(ctx, "a", api.TenantUpdate{Quota: &api.Quota{Sandboxes: 3}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Set(ctx, "a", api.TenantUpdate{Tree: &api.Quota{Depth: 2}}); err != nil {
+	if err := l.Set(ctx, "a", api.TenantUpdate{Tree: &api.Quota{Depth: 2}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	max := policy.Bound{Of: "tenant a", Document: api.NetworkPolicy{Allow: []api.NetworkRule{{Profile: "git-hosts"}}}, Profiles: map[string]api.NetworkPolicy{"git-hosts": {Allow: []api.NetworkRule{{Address: "git.example.com"}}}}}
+	if err := l.Set(ctx, "a", api.TenantUpdate{NetworkMax: &api.NetworkRequest{}}, &max); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Set(ctx, "a", api.TenantUpdate{Quota: &api.Quota{Sandboxes: 3, NetworkMbit: 4}}, nil); err != nil { // the bound stays
 		t.Fatal(err)
 	}
 	l.Spend("a", "t1", "p1", 2)
@@ -80,8 +89,14 @@ func TestLedgerOutlivesTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, tree := l.Quotas("a")
-	if all != (api.Quota{Sandboxes: 3}) || tree != (api.Quota{Depth: 2}) {
+	if all != (api.Quota{Sandboxes: 3, NetworkMbit: 4}) || tree != (api.Quota{Depth: 2}) {
 		t.Errorf("quotas %+v, %+v", all, tree)
+	}
+	if got := l.NetworkMax("a"); !reflect.DeepEqual(got, &max) || l.NetworkMax("b") != nil {
+		t.Errorf("the bound is %+v", got)
+	}
+	if err := l.Set(ctx, "a", api.TenantUpdate{NoNetworkMax: true}, nil); err != nil || l.NetworkMax("a") != nil {
+		t.Errorf("the bound is %+v, %v", l.NetworkMax("a"), err)
 	}
 	l.Spend("a", "t1", "p1", 4)
 	if all, tree := l.Spent("a", "t1"); all != 5 || tree != 4 {

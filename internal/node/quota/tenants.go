@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/service/audit"
 )
@@ -15,8 +16,9 @@ func (a *Admission) Tenants(ctx context.Context) ([]api.Tenant, error) {
 		return nil, err
 	}
 	var list []api.Tenant
+	traffic := a.cfg.Networks.Traffic(ctx)
 	for name := range names {
-		list = append(list, *a.tenant(name))
+		list = append(list, *a.tenant(name, traffic[name]))
 	}
 	return list, nil
 }
@@ -34,9 +36,14 @@ func (a *Admission) names(ctx context.Context) (map[string]bool, error) {
 	return names, nil
 }
 
-func (a *Admission) tenant(name string) *api.Tenant {
+// tenant describes a tenant whose network does what traffic says.
+func (a *Admission) tenant(name string, traffic api.Consumption) *api.Tenant {
 	t := &api.Tenant{Name: name, Usage: a.consumption(name, "")}
+	t.Usage.NetworkConnections, t.Usage.NetworkMbit, t.Usage.NetworkDNSPerS = traffic.NetworkConnections, traffic.NetworkMbit, traffic.NetworkDNSPerS
 	t.Quota, t.Tree = a.cfg.Ledger.Quotas(name)
+	if max := a.cfg.Ledger.NetworkMax(name); max != nil {
+		t.NetworkMax = &max.Document
+	}
 	return t
 }
 
@@ -55,10 +62,11 @@ func (a *Admission) GetTenant(ctx context.Context, name string) (*api.Tenant, er
 	if !names[name] {
 		return nil, api.NotFound("tenant", name)
 	}
-	return a.tenant(name), nil
+	return a.tenant(name, a.cfg.Networks.Traffic(ctx)[name]), nil
 }
 
-// UpdateTenant changes the quotas of a tenant. What it has already stays.
+// UpdateTenant changes the quotas of a tenant, and the upper bound of its networks. What it has already
+// stays, but for connections that the bound does not allow.
 func (a *Admission) UpdateTenant(ctx context.Context, name string, req api.TenantUpdate) (*api.Tenant, error) {
 	if err := access.From(ctx).OwnerOnly("changes quotas"); err != nil {
 		return nil, err
@@ -66,9 +74,24 @@ func (a *Admission) UpdateTenant(ctx context.Context, name string, req api.Tenan
 	if err := api.ValidTenant(name); err != nil {
 		return nil, err
 	}
+	var max *policy.Bound
+	switch {
+	case req.NetworkMax != nil && req.NoNetworkMax:
+		return nil, api.Invalid("no_network_max", "it takes away the bound that network_max sets: give one of them")
+	case req.NetworkMax != nil:
+		var err error
+		if max, err = a.cfg.Networks.Bound(ctx, name, req.NetworkMax); err != nil {
+			return nil, err
+		}
+	}
 	audit.Of(ctx).Object(name)
-	if err := a.cfg.Ledger.Set(ctx, name, req); err != nil {
+	a.updating.Lock() // what is stored last is in force last
+	defer a.updating.Unlock()
+	if err := a.cfg.Ledger.Set(ctx, name, req, max); err != nil {
 		return nil, err
 	}
-	return a.tenant(name), nil
+	if err := a.cfg.Networks.Enforce(ctx, name); err != nil {
+		return nil, err
+	}
+	return a.tenant(name, a.cfg.Networks.Traffic(ctx)[name]), nil
 }

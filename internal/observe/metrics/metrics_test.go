@@ -49,6 +49,7 @@ func TestMetrics(t *testing.T) {
 				Sandboxes: 2, Flows: 9, Decisions: map[api.NetworkVerdict]int64{api.NetworkAllowed: 4, api.NetworkDenied: 3, api.NetworkHeld: 0},
 				Questions: 6, Requests: 5, Dropped: 7, ProtocolErrors: 1, BytesIn: 100, BytesOut: 50,
 				Waiting: 3, Unknown: 1, HeldBytes: 12, OldestHeld: 90 * time.Second,
+				Tenants: []api.TenantTraffic{{Name: "acme", Connections: 4, BytesIn: 8, BytesOut: 9, Questions: 10, RefusedConnections: 2, RefusedQuestions: 1}},
 			},
 		}
 	})
@@ -94,6 +95,12 @@ func TestMetrics(t *testing.T) {
 		`ramet_held_requests{state="unknown"} 1`,
 		`ramet_held_bytes 12`,
 		`ramet_held_oldest_seconds 90`,
+		`ramet_tenant_network_connections{tenant="acme"} 4`,
+		`ramet_tenant_network_bytes_total{direction="in",tenant="acme"} 8`,
+		`ramet_tenant_network_bytes_total{direction="out",tenant="acme"} 9`,
+		`ramet_tenant_network_questions_total{tenant="acme"} 10`,
+		`ramet_tenant_network_refused_total{limit="network_connections",tenant="acme"} 2`,
+		`ramet_tenant_network_refused_total{limit="network_dns_per_s",tenant="acme"} 1`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("there is no %s", line)

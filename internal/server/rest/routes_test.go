@@ -357,7 +357,7 @@ func TestRoutes(t *testing.T) {
 		{"DELETE", "/v1/tokens/tok_aaaaaaaaaaaaaaaa", ``, `RemoveToken "tok_aaaaaaaaaaaaaaaa"`, 204, ``},
 		{"GET", "/v1/tenants", ``, `Tenants`, 200, `"name":"acme"`},
 		{"GET", "/v1/tenants/acme", ``, `GetTenant "acme"`, 200, `"sandboxes":5`},
-		{"PATCH", "/v1/tenants/acme", `{"quota":{"depth":1}}`, `UpdateTenant "acme" {"quota":{"sandboxes":0,"depth":1,"memory_mib":0,"disk_mib":0,"cpu_seconds":0}}`, 200, `"name":"acme"`},
+		{"PATCH", "/v1/tenants/acme", `{"quota":{"depth":1}}`, `UpdateTenant "acme" {"quota":{"sandboxes":0,"depth":1,"memory_mib":0,"disk_mib":0,"cpu_seconds":0,"network_connections":0,"network_mbit":0,"network_dns_per_s":0}}`, 200, `"name":"acme"`},
 		{"POST", "/v1/tenants/acme/images", `{"image":"python"}`, `GiveImage "acme" {"image":"python"}`, 201, `"id":"` + imgA + `"`},
 		{"POST", one + "/contexts", `{"language":"python","cwd":"/srv"}`, `CreateContext "` + sbxA + `" {"language":"python","cwd":"/srv"}`, 201, `"name":"python-1"`},
 		{"POST", one + "/contexts/node/interrupt", "", `InterruptContext "` + sbxA + `" "node"`, 200, `"interrupted":true`},

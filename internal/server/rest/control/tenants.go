@@ -46,8 +46,8 @@ func (h *tenants) routeTenants(r *route.Router) {
 		})
 	route.Register(r, route.Operation(http.MethodPatch, one, "update-tenant", tag, "Change the quotas of a tenant", route.StatusNotFound, route.StatusTooLarge, route.StatusUnsupported),
 		func(ctx context.Context, in *tenantUpdateInput) (*route.Out[*api.Tenant], error) {
-			if in.Body.Quota == nil && in.Body.Tree == nil {
-				return nil, api.Invalid("quota", "neither quota nor tree_quota is to be changed")
+			if in.Body == (api.TenantUpdate{}) {
+				return nil, api.Invalid("quota", "neither quota, tree_quota nor network_max is to be changed")
 			}
 			t, err := h.svc.UpdateTenant(ctx, in.Tenant, in.Body)
 			return route.Answer(t, err)

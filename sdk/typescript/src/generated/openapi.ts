@@ -396,6 +396,21 @@ export interface components {
             memoryMib: number;
             /**
              * Format: int64
+             * @description connections that are open
+             */
+            networkConnections?: number;
+            /**
+             * Format: double
+             * @description look-ups of names per second, over the last five seconds
+             */
+            networkDnsPerS?: number;
+            /**
+             * Format: double
+             * @description megabits per second in the direction in which more passes, over the last five seconds
+             */
+            networkMbit?: number;
+            /**
+             * Format: int64
              * @description sandboxes, including paused and hibernated ones
              */
             sandboxes: number;
@@ -2293,6 +2308,21 @@ export interface components {
             memoryMib?: number;
             /**
              * Format: int64
+             * @description connections of sandboxes that are open at a time
+             */
+            networkConnections?: number;
+            /**
+             * Format: int64
+             * @description look-ups of names per second
+             */
+            networkDnsPerS?: number;
+            /**
+             * Format: int64
+             * @description megabits per second in each direction
+             */
+            networkMbit?: number;
+            /**
+             * Format: int64
              * @description sandboxes at a time, including paused and hibernated ones
              */
             sandboxes?: number;
@@ -2770,6 +2800,8 @@ export interface components {
         Tenant: {
             /** @description name of the tenant */
             name: string;
+            /** @description upper bound of what its sandboxes may reach */
+            networkMax?: components["schemas"]["NetworkPolicy"];
             /** @description quota of all its sandboxes and snapshots together */
             quota: components["schemas"]["Quota"];
             /** @description quota of each of its trees */
@@ -2778,6 +2810,10 @@ export interface components {
             usage: components["schemas"]["Consumption"];
         };
         TenantUpdate: {
+            /** @description upper bound of what its sandboxes may reach, those that run included: what it does not allow is denied, whatever the documents of sandboxes say */
+            networkMax?: components["schemas"]["NetworkRequest"];
+            /** @description remove the upper bound */
+            noNetworkMax?: boolean;
             /** @description quota of all its sandboxes and snapshots together; an absent member is no limit */
             quota?: components["schemas"]["Quota"];
             /** @description quota of each of its trees */
@@ -2947,4 +2983,4 @@ export type operations = Record<string, never>;
 export const interfaceVersion: string = "1.0"
 
 /** The members whose values stay as they are: maps, whose keys are the user's, and documents that are also written in files. */
-export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","policy","results","secretEnv","tenants","xattrs"])
+export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","networkMax","policy","results","secretEnv","tenants","xattrs"])

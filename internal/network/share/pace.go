@@ -1,7 +1,8 @@
-package gateway
+package share
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -10,9 +11,9 @@ import (
 	"ramet.dev/ramet/internal/network/relay"
 )
 
-// pace delays bytes to a rate that may change while flows wait. Its zero value delays nothing. It is
+// Pace delays bytes to a rate that may change while flows wait. Its zero value delays nothing. It is
 // safe for concurrent use.
-type pace struct{ now atomic.Pointer[tempo] }
+type Pace struct{ now atomic.Pointer[tempo] }
 
 // tempo is a rate that is in force.
 type tempo struct {
@@ -28,8 +29,8 @@ const (
 	minTurn        = 4 << 10
 )
 
-// set puts a rate in force, in megabits per second; 0 delays nothing.
-func (p *pace) set(mbit int) {
+// Set puts a rate in force, in megabits per second; 0 delays nothing.
+func (p *Pace) Set(mbit int) {
 	var next *tempo
 	if mbit > 0 {
 		bytes := float64(mbit) * 1e6 / 8
@@ -46,7 +47,7 @@ func (p *pace) set(mbit int) {
 }
 
 // Most implements relay.Limiter.
-func (p *pace) Most() int {
+func (p *Pace) Most() int {
 	if t := p.now.Load(); t != nil {
 		return t.most
 	}
@@ -54,7 +55,7 @@ func (p *pace) Most() int {
 }
 
 // WaitN implements relay.Limiter.
-func (p *pace) WaitN(ctx context.Context, n int) error {
+func (p *Pace) WaitN(ctx context.Context, n int) error {
 	for {
 		t := p.now.Load()
 		if t == nil {
@@ -77,4 +78,26 @@ func (p *pace) WaitN(ctx context.Context, n int) error {
 			late.Stop()
 		}
 	}
+}
+
+// Paces are limiters that all have to let bytes pass.
+type Paces []relay.Limiter
+
+// Most implements relay.Limiter.
+func (p Paces) Most() int {
+	most := math.MaxInt
+	for _, one := range p {
+		most = min(most, one.Most())
+	}
+	return most
+}
+
+// WaitN implements relay.Limiter.
+func (p Paces) WaitN(ctx context.Context, n int) error {
+	for _, one := range p {
+		if err := one.WaitN(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }

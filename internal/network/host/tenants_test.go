@@ -1,0 +1,106 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/network/gateway"
+	"ramet.dev/ramet/internal/network/policy"
+	"ramet.dev/ramet/internal/network/share"
+	"ramet.dev/ramet/internal/network/wire"
+	"ramet.dev/ramet/internal/polltest"
+)
+
+// bounding returns a tenant that reaches no more than is allowed.
+func bounding(t *testing.T, name string, allow ...string) gateway.Tenant {
+	return gateway.Tenant{Name: name, Bounds: []policy.Bound{{Of: "tenant " + name, Document: registration(t, "", allow...).Policy.Document}}}
+}
+
+// TestAGatewayKnowsTenantsBeforeSandboxes is told of bounds before there is a gateway, while one runs,
+// when one was killed, and by a daemon that finds one.
+func TestAGatewayKnowsTenantsBeforeSandboxes(t *testing.T) {
+	cfg := newConfig(t)
+	first := newDaemon(t, cfg, nil)
+	one, two := echoes(t), echoes(t)
+	if err := first.SetTenant(t.Context(), bounding(t, api.DefaultTenant, one)); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := first.Hello(t.Context()); err != nil || h.PID != 0 {
+		t.Errorf("a bound has started a gateway: %+v, %v", h, err)
+	}
+	s := first.create("box", one, two)
+	reaches := func(what string, want map[string]bool) {
+		t.Helper()
+		for address, reached := range want {
+			conn, code, err := s.dial(address)
+			if err != nil || (conn != nil) != reached || !reached && code != wire.CodeRefused {
+				t.Errorf("%s: %s is reached: %v, %v, %v", what, address, conn != nil, code, err)
+			}
+		}
+	}
+	reaches("before the gateway", map[string]bool{one: true, two: false})
+	conn := s.open(one)
+	if err := first.SetTenant(t.Context(), bounding(t, api.DefaultTenant, two)); err != nil {
+		t.Fatal(err)
+	}
+	if err := trip(conn, "words"); err == nil {
+		t.Error("a flow is open that the bound does not allow")
+	}
+	reaches("while it runs", map[string]bool{one: false, two: true})
+	for range 3 {
+		if err := syscall.Kill(first.pid(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-s.attached:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the sandbox has no new channel")
+		}
+		reaches("after another gateway was started", map[string]bool{one: false, two: true})
+	}
+	// The next daemon has other bounds: of a tenant that had none, and none of the one that had.
+	pid := first.pid()
+	first.Close()
+	cfg.Tenants = []gateway.Tenant{{Name: "acme", Limits: share.Limits{Connections: 3}}}
+	second := newDaemon(t, cfg, first)
+	if err := second.Adopt(t.Context(), []gateway.Registration{registration(t, "box", one, two)}); err != nil {
+		t.Fatal(err)
+	}
+	reaches("without a bound", map[string]bool{one: true, two: true})
+	list, err := second.Client().Tenants(t.Context())
+	if err != nil || len(list) != 2 || second.pid() != pid {
+		t.Errorf("the gateway, %d for %d, has %+v, %v", second.pid(), pid, list, err)
+	}
+}
+
+// TestAGatewayThatIsNotTold of a bound has no other sandbox until it is.
+func TestAGatewayThatIsNotTold(t *testing.T) {
+	d := newDaemon(t, newConfig(t), nil)
+	one := echoes(t)
+	s := d.create("box", one)
+	pid := d.pid()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn := func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // it may have ended
+	t.Cleanup(goOn)
+	polltest.Eventually(t, 15*time.Second, "the gateway is stopped", func() bool { // the signal's sender does not wait for it
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+	if err := d.SetTenant(t.Context(), bounding(t, api.DefaultTenant, "192.0.2.1:1")); err == nil {
+		t.Error("a gateway that hangs has put a bound in force")
+	}
+	goOn()
+	if err := d.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, code, err := s.dial(one); code != wire.CodeRefused || err != nil {
+		t.Errorf("when it goes on: %v, %v", code, err)
+	}
+}
