@@ -2,6 +2,8 @@ package rest
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"ramet.dev/ramet/internal/server/rest/answer"
@@ -109,7 +112,11 @@ func (x *portProxy) newReverse() *httputil.ReverseProxy {
 		},
 		ErrorLog: slog.NewLogLogger(x.Log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if code := api.CodeOf(err); code == api.CodeInternal {
+			switch {
+			case api.CodeOf(err) != api.CodeInternal:
+			case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+				err = api.Errorf(api.CodeUnavailable, "the connection ended before the server in the sandbox had answered: the server or the sandbox ended")
+			default:
 				err = api.Errorf(api.CodeUnavailable, "the server in the sandbox did not answer as HTTP does: %w", err)
 			}
 			x.WriteProblem(w, r, err)

@@ -76,7 +76,7 @@ class AsyncFiles:
             "GET", self._path, query=_query(path, user=user), accept="*/*", sandbox=self._sandbox
         )
         try:
-            async for piece in self._transport.pieces(response):
+            async for piece in self._transport.pieces(response, self._sandbox):
                 yield piece
         finally:
             await response.aclose()
@@ -238,7 +238,7 @@ class AsyncFiles:
 
     async def _spool(self, response: httpcore.Response, spool: Any) -> None:
         try:
-            async for piece in self._transport.pieces(response):
+            async for piece in self._transport.pieces(response, self._sandbox):
                 await _io.run(spool.write, piece)
         finally:
             await response.aclose()

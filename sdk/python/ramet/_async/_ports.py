@@ -12,6 +12,8 @@ from ._transport import AsyncTransport, _shutdown, header, segment
 
 if TYPE_CHECKING:
     import httpcore
+else:
+    from .._lazy import httpcore
 
 
 class AsyncResponse:
@@ -43,17 +45,25 @@ class AsyncResponse:
 class AsyncConnection:
     """A connection to a port of a sandbox."""
 
-    def __init__(self, response: httpcore.Response) -> None:
+    def __init__(self, transport: AsyncTransport, sandbox: str, response: httpcore.Response) -> None:
+        self._transport = transport
+        self._sandbox = sandbox
         self._response = response
         self._stream: httpcore.AsyncNetworkStream = response.extensions["network_stream"]
 
     async def read(self, size: int = 64 << 10) -> bytes:
         """Return the next bytes; none at the end."""
-        return await self._stream.read(size)
+        try:
+            return await self._stream.read(size)
+        except (httpcore.NetworkError, OSError) as error:
+            raise await self._transport.broke_off(error, self._sandbox) from error
 
     async def write(self, data: bytes) -> None:
         """Write all bytes."""
-        await self._stream.write(data)
+        try:
+            await self._stream.write(data)
+        except (httpcore.NetworkError, OSError) as error:
+            raise await self._transport.broke_off(error, self._sandbox) from error
 
     def shutdown(self) -> None:
         """Wake a read or write of another thread."""
@@ -128,7 +138,7 @@ class AsyncPort:
         response = await self._transport.exchange(
             method, self._path + "/" + path.lstrip("/"), fields, json=json, content=data, sandbox=self._sandbox
         )
-        body = await self._transport.read(response)
+        body = await self._transport.body(response, self._sandbox)
         kind = header(response, b"content-type")
         if response.status >= 400 and kind.startswith(_wire.PROBLEM):
             raise _wire.problem_of(response.status, kind, body)
@@ -147,9 +157,9 @@ class AsyncPort:
             {"Connection": "Upgrade", "Upgrade": "tcp"}, sandbox=self._sandbox,
         )  # fmt: skip
         if response.status != 101:
-            body = await self._transport.read(response)
+            body = await self._transport.body(response, self._sandbox)
             raise _wire.problem_of(response.status, header(response, b"content-type"), body)
-        return AsyncConnection(response)
+        return AsyncConnection(self._transport, self._sandbox, response)
 
     async def forward(self, local: int = 0, address: str = "127.0.0.1") -> "AsyncForward":
         """Listen at a port of this machine, and pass connections on. Close it, or use it with `with`."""

@@ -233,6 +233,10 @@ class AsyncTransport:
             await response.aclose()
         return b"".join(parts)
 
+    async def body(self, response: httpcore.Response, sandbox: Optional[str] = None) -> bytes:
+        """Return the body of an answer. One that breaks off is an error."""
+        return b"".join([part async for part in self.pieces(response, sandbox)])
+
     async def _problem(self, response: httpcore.Response) -> RametError:
         body, size = [], 0
         try:
@@ -250,10 +254,7 @@ class AsyncTransport:
     async def call(self, method: str, path: str, **options: Any) -> Any:
         """Make a request and return the JSON of its answer, None if there is none."""
         response = await self.send(method, path, **options)
-        try:
-            body = await self.read(response)
-        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise _ended(error) from error
+        body = await self.body(response)
         if not body:
             return None
         try:
@@ -275,13 +276,29 @@ class AsyncTransport:
             if not token:
                 return items
 
-    async def pieces(self, response: httpcore.Response) -> AsyncIterator[bytes]:
-        """Iterate over the body of an answer. An answer that breaks off is an error."""
+    async def pieces(self, response: httpcore.Response, sandbox: Optional[str] = None) -> AsyncIterator[bytes]:
+        """Iterate over the body of an answer, and give its connection back.
+
+        An answer that breaks off is an error: of the sandbox, if that was the reason.
+        """
         try:
             async for part in response.aiter_stream():
                 yield part
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise _broke_off(error) from error
+            raise await self.broke_off(error, sandbox) from error
+        finally:
+            await response.aclose()
+
+    async def broke_off(self, error: BaseException, sandbox: Optional[str]) -> RametError:
+        """Return the error of an answer or a connection that broke off."""
+        if sandbox is not None:
+            try:
+                await self.probe(sandbox)
+            except SandboxGone as gone:
+                return gone
+            except RametError:
+                pass  # nobody knows
+        return _broke_off(error)
 
     async def events(self, method: str, path: str, **options: Any) -> "AsyncEventStream":
         """Make a request whose answer is a stream of events."""

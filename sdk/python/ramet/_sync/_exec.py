@@ -27,8 +27,8 @@ OnText = Callable[[str], Any]
 
 # Standard input up to this size goes with the request, if it is text.
 _INLINE = 256 << 10
-# How long a command whose daemon went away is looked for.
-_RESUME = 2.0
+# How long a command whose daemon went away is looked for: the caller hears of it within 2 s.
+_RESUME = 1.5
 _STREAMS = {_wire.STDOUT: "stdout", _wire.STDERR: "stderr"}
 
 

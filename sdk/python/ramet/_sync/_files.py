@@ -78,7 +78,7 @@ class Files:
             "GET", self._path, query=_query(path, user=user), accept="*/*", sandbox=self._sandbox
         )
         try:
-            for piece in self._transport.pieces(response):
+            for piece in self._transport.pieces(response, self._sandbox):
                 yield piece
         finally:
             response.close()
@@ -240,7 +240,7 @@ class Files:
 
     def _spool(self, response: httpcore.Response, spool: Any) -> None:
         try:
-            for piece in self._transport.pieces(response):
+            for piece in self._transport.pieces(response, self._sandbox):
                 _io.run(spool.write, piece)
         finally:
             response.close()

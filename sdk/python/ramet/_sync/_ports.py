@@ -14,6 +14,8 @@ from ._transport import Transport, _shutdown, header, segment
 
 if TYPE_CHECKING:
     import httpcore
+else:
+    from .._lazy import httpcore
 
 
 class Response:
@@ -45,17 +47,25 @@ class Response:
 class Connection:
     """A connection to a port of a sandbox."""
 
-    def __init__(self, response: httpcore.Response) -> None:
+    def __init__(self, transport: Transport, sandbox: str, response: httpcore.Response) -> None:
+        self._transport = transport
+        self._sandbox = sandbox
         self._response = response
         self._stream: httpcore.NetworkStream = response.extensions["network_stream"]
 
     def read(self, size: int = 64 << 10) -> bytes:
         """Return the next bytes; none at the end."""
-        return self._stream.read(size)
+        try:
+            return self._stream.read(size)
+        except (httpcore.NetworkError, OSError) as error:
+            raise self._transport.broke_off(error, self._sandbox) from error
 
     def write(self, data: bytes) -> None:
         """Write all bytes."""
-        self._stream.write(data)
+        try:
+            self._stream.write(data)
+        except (httpcore.NetworkError, OSError) as error:
+            raise self._transport.broke_off(error, self._sandbox) from error
 
     def shutdown(self) -> None:
         """Wake a read or write of another thread."""
@@ -130,7 +140,7 @@ class Port:
         response = self._transport.exchange(
             method, self._path + "/" + path.lstrip("/"), fields, json=json, content=data, sandbox=self._sandbox
         )
-        body = self._transport.read(response)
+        body = self._transport.body(response, self._sandbox)
         kind = header(response, b"content-type")
         if response.status >= 400 and kind.startswith(_wire.PROBLEM):
             raise _wire.problem_of(response.status, kind, body)
@@ -149,9 +159,9 @@ class Port:
             {"Connection": "Upgrade", "Upgrade": "tcp"}, sandbox=self._sandbox,
         )  # fmt: skip
         if response.status != 101:
-            body = self._transport.read(response)
+            body = self._transport.body(response, self._sandbox)
             raise _wire.problem_of(response.status, header(response, b"content-type"), body)
-        return Connection(response)
+        return Connection(self._transport, self._sandbox, response)
 
     def forward(self, local: int = 0, address: str = "127.0.0.1") -> "Forward":
         """Listen at a port of this machine, and pass connections on. Close it, or use it with `with`."""

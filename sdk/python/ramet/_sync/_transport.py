@@ -235,6 +235,10 @@ class Transport:
             response.close()
         return b"".join(parts)
 
+    def body(self, response: httpcore.Response, sandbox: Optional[str] = None) -> bytes:
+        """Return the body of an answer. One that breaks off is an error."""
+        return b"".join([part for part in self.pieces(response, sandbox)])
+
     def _problem(self, response: httpcore.Response) -> RametError:
         body, size = [], 0
         try:
@@ -252,10 +256,7 @@ class Transport:
     def call(self, method: str, path: str, **options: Any) -> Any:
         """Make a request and return the JSON of its answer, None if there is none."""
         response = self.send(method, path, **options)
-        try:
-            body = self.read(response)
-        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise _ended(error) from error
+        body = self.body(response)
         if not body:
             return None
         try:
@@ -277,13 +278,29 @@ class Transport:
             if not token:
                 return items
 
-    def pieces(self, response: httpcore.Response) -> Iterator[bytes]:
-        """Iterate over the body of an answer. An answer that breaks off is an error."""
+    def pieces(self, response: httpcore.Response, sandbox: Optional[str] = None) -> Iterator[bytes]:
+        """Iterate over the body of an answer, and give its connection back.
+
+        An answer that breaks off is an error: of the sandbox, if that was the reason.
+        """
         try:
             for part in response.iter_stream():
                 yield part
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise _broke_off(error) from error
+            raise self.broke_off(error, sandbox) from error
+        finally:
+            response.close()
+
+    def broke_off(self, error: BaseException, sandbox: Optional[str]) -> RametError:
+        """Return the error of an answer or a connection that broke off."""
+        if sandbox is not None:
+            try:
+                self.probe(sandbox)
+            except SandboxGone as gone:
+                return gone
+            except RametError:
+                pass  # nobody knows
+        return _broke_off(error)
 
     def events(self, method: str, path: str, **options: Any) -> "EventStream":
         """Make a request whose answer is a stream of events."""
