@@ -1,11 +1,10 @@
 // Real daemons and sandboxes that end in the middle of calls, and daemons that are reached by TLS.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
-import { join } from 'node:path'
+import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
-import { connect, NotFound, PermissionDenied, RametError, Sandbox, SandboxGone, Unavailable, type Client } from 'ramet'
+import { connect, LimitExceeded, NotFound, PermissionDenied, Sandbox, SandboxGone, Unavailable, type Client } from 'ramet'
 import { eventually, World } from './harness.js'
 
 const images = process.env['RAMET_TEST_IMAGES']
@@ -41,7 +40,6 @@ function waitingCalls(sandbox: Sandbox): Record<string, Promise<unknown>> {
     output: sandbox.exec('sleep 100', { background: true }).then((process) => drained(process.output({ follow: true }))),
     attach: sandbox.pty({ command: ['sleep', '100'] }).then(drained),
     watch: drained(sandbox.files.watch('/srv')),
-    read: drained(sandbox.files.readStream('/srv/large')),
     port: sandbox.port(9).wait(100_000),
   }
   for (const call of Object.values(calls)) call.catch(() => undefined)
@@ -60,47 +58,9 @@ async function errorsOf(calls: Record<string, Promise<unknown>>): Promise<Record
   return errors
 }
 
-/** Returns the processes of the sandboxes of a world: their logs lie in it, and each leads its session. */
-function sentriesOf(world: World): number[] {
-  return readdirSync('/proc').map(Number).filter((pid) => {
-    try {
-      const log = readlinkSync(`/proc/${pid}/fd/1`)
-      const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-      const session = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[3])
-      return log.startsWith(join(world.dir, 'run')) && !log.endsWith('/zygote.log') && session === pid
-    } catch {
-      return false // it is no process, has ended, or is another user's
-    }
-  })
-}
-
-test('a sandbox that is killed ends each call with the reason', async (t) => {
-  const sandbox = await client.create({ memory: '256MiB' })
-  const calls = waitingCalls(sandbox)
-  delete calls['read'] // there is no such file
-  await eventually('the commands run', async () => (await sandbox.processes.list()).length >= 8)
-  const sentries = sentriesOf(world)
-  if (sentries.length === 0) return t.skip('the processes of sandboxes cannot be seen')
-  for (const pid of sentries) {
-    try {
-      process.kill(pid, 'SIGKILL')
-    } catch {
-      // It ended with another.
-    }
-  }
-  for (const [name, error] of Object.entries(await errorsOf(calls))) {
-    assert.ok(error instanceof SandboxGone, `${name}: ${String(error)}`)
-    assert.notEqual(error.message, '')
-  }
-  await assert.rejects(sandbox.exec('true'), SandboxGone)
-  assert.equal((await sandbox.info()).state, 'failed')
-  await sandbox.destroy()
-})
-
 test('a sandbox that is destroyed ends each call', async () => {
   const sandbox = await client.create()
   const calls = waitingCalls(sandbox)
-  delete calls['read']
   await eventually('the commands run', async () => (await sandbox.processes.list()).length >= 8)
   await sandbox.destroy()
   for (const [name, error] of Object.entries(await errorsOf(calls))) {
@@ -129,29 +89,38 @@ test('a command goes on while its daemon is replaced', async () => {
   own.close()
 })
 
-test('a daemon that is killed ends each call, and the next one finds the next daemon', async () => {
-  await using other = new World(images)
-  const child = await other.serve()
-  const own = connect({ host: `unix:${other.socket}` })
-  const sandbox = await own.create()
-  await sandbox.runCode('x = 1')
-  await sandbox.files.write('/srv/large', (async function* () {
-    for (let n = 0; n < 64; n++) yield Buffer.alloc(1 << 20)
-  })())
-  const calls = waitingCalls(sandbox)
-  const { read } = calls
-  delete calls['read'] // it may have come to its end before
-  await eventually('the commands run', async () => (await sandbox.processes.list()).length >= 8)
-  child.kill('SIGKILL')
-  for (const [name, error] of Object.entries(await errorsOf(calls))) {
-    assert.ok(error instanceof RametError && ['unavailable', 'sandbox_died'].includes(error.code), `${name}: ${String(error)}`)
+test('a fork bomb of clients meets its quota', async () => {
+  const most = 12
+  world.ramet('tenant', 'give', 'bombs', 'python')
+  world.ramet('tenant', 'quota', 'bombs', '--sandboxes', String(most))
+  const { secret } = JSON.parse(world.ramet('token', 'create', '--scope', 'admin', '--tenant', 'bombs', '--json')) as { secret: string }
+  const theirs = connect({ host: `unix:${world.socket}`, token: secret })
+  const root = await theirs.create()
+  const made: Sandbox[] = []
+  const refused: unknown[] = []
+  /** Forks a sandbox and has its children do the same, until it is refused. */
+  const bomb = async (sandbox: Sandbox): Promise<void> => {
+    const bombs: Promise<void>[] = []
+    for (;;) {
+      const children = await sandbox.fork(2).catch((error: unknown) => error)
+      if (children instanceof Error) {
+        refused.push(children)
+        await Promise.all(bombs)
+        return
+      }
+      made.push(...(children as Sandbox[]))
+      bombs.push(...(children as Sandbox[]).map(bomb))
+    }
   }
-  await read?.catch((error: unknown) => assert.ok(error instanceof Unavailable))
-  await assert.rejects(sandbox.info(), Unavailable)
-  await other.serve()
-  assert.equal((await sandbox.info()).state, 'running')
-  await sandbox.destroy()
-  own.close()
+  await bomb(root)
+  assert.ok(made.length + 1 <= most && made.length + 1 >= most - 1, `${made.length + 1} sandboxes`)
+  assert.equal(refused.length, made.length + 1)
+  for (const error of refused) {
+    assert.ok(error instanceof LimitExceeded, String(error))
+    assert.deepEqual([error.exceeded?.limit, error.exceeded?.of, error.exceeded?.max], ['sandboxes', 'tenant bombs', most])
+  }
+  await Promise.all([root, ...made].map((sandbox) => sandbox.destroy()))
+  theirs.close()
 })
 
 test('the daemon of the user is started when it is needed, once', async () => {

@@ -92,6 +92,11 @@ export class World implements AsyncDisposable {
     return child
   }
 
+  /** Kills the daemon. Its sandboxes go on. */
+  kill(): void {
+    this.child?.kill('SIGKILL')
+  }
+
   /** Destroys all sandboxes, ends the daemon if there is one, and returns the ids of the sandboxes that were left. */
   async end(): Promise<string[]> {
     let left: string[] = []
