@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -63,6 +64,19 @@ func (c *Client) Around(wrap func(http.RoundTripper) http.RoundTripper) {
 // Health returns the state and the version of the daemon.
 func (c *Client) Health(ctx context.Context) (api.Health, error) {
 	return get[api.Health](ctx, c.conn, "/healthz", nil)
+}
+
+// Metrics returns what the daemon has, and how long what took, in the text format of Prometheus.
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	resp, err := c.conn.send(ctx, http.MethodGet, "/metrics", nil, nil, "text/plain", nil)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return "", connectionError(ctx, err)
+	}
+	return string(text), nil
 }
 
 // Raw makes any request of the REST interface, with the credentials of the client, and returns

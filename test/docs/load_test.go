@@ -33,6 +33,11 @@ func TestClientLoad(t *testing.T) {
 		}
 		all.Wait()
 	})
+	t.Run("what it cost", func(t *testing.T) {
+		if text, err := base.Metrics(t.Context()); err != nil || !strings.Contains(text, `ramet_operations_total{code="ok",operation="exec"} 200`) {
+			t.Errorf("%v: the metrics have no 200 commands: %s", err, text)
+		}
+	})
 	t.Run("a fork bomb of clients", func(t *testing.T) {
 		const most = 12
 		token := take(base.Tokens.Create(base.ctx, api.TokenRequest{Tenant: "bombs", Scope: api.ScopeAdmin}))(base)

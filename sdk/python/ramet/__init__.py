@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from ._explore import Search as Search
     from ._explore import Variant as Variant
     from ._models import Attempt as Attempt
+    from ._models import AuditEntry as AuditEntry
+    from ._models import AuditReport as AuditReport
     from ._models import Diff as Diff
     from ._models import Event as Event
     from ._models import ExplorationEvent as ExplorationEvent
@@ -99,8 +101,8 @@ _LAZY = {
     "_secrets": ("Held", "Secrets"),
 }
 _MODELS = (
-    "Attempt", "Diff", "Event", "ExplorationEvent", "ExplorationInfo", "FileInfo", "Health", "HeldRequest", "Image", "MergeResult", "ProcessInfo", "Progress",
-    "PublishedPort", "SandboxInfo", "Secret", "SnapshotInfo", "Stats", "Step", "Tree",
+    "Attempt", "AuditEntry", "AuditReport", "Diff", "Event", "ExplorationEvent", "ExplorationInfo", "FileInfo", "Health", "HeldRequest", "Image", "MergeResult",
+    "ProcessInfo", "Progress", "PublishedPort", "SandboxInfo", "Secret", "SnapshotInfo", "Stats", "Step", "Tree",
 )  # fmt: skip
 _TYPES = ("CellError", "Chunk", "Execution", "Result", "Rich")
 

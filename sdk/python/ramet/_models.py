@@ -16,6 +16,10 @@ INTERFACE = "1.0"
 
 __all__ = [
     "Attempt",
+    "AuditDetails",
+    "AuditEntry",
+    "AuditFault",
+    "AuditReport",
     "AutoCheckpoint",
     "BisectResult",
     "Change",
@@ -82,6 +86,121 @@ __all__ = [
     "Try",
     "VariableChange",
 ]
+
+
+class AuditDetails(Model):
+    """The type AuditDetails of the REST interface."""
+
+    base: Optional[str] = None
+    """Common ancestor."""
+    changes: Optional[int] = None
+    """Paths that differ, or were changed."""
+    children: List[str]
+    """Sandboxes that were made."""
+    conflicts: Optional[int] = None
+    """Conflicts of a merge."""
+    digest: Optional[str] = None
+    """Sha256 of a snapshot's state, or of the list of changes or decisions that was answered."""
+    dry_run: bool = False
+    """The merge changed nothing."""
+    failed: Optional[int] = None
+    """Children that could not be made."""
+    freeze: Optional[str] = None
+    """Frozen state that children were made from."""
+    from_: List[str]
+    """Sandboxes and snapshots that were merged, or compared with."""
+    image: Optional[str] = None
+    """Id of an image, which is derived from its digest."""
+    listen: Optional[str] = None
+    """Address and port of the host that the port is published at."""
+    missing: Optional[str] = None
+    """Number and digest of the former last line, which is gone."""
+    parent: Optional[str] = None
+    """Sandbox that was forked, that got the state of a promoted child, or whose snapshot was
+    restored.
+    """
+    port: Optional[int] = None
+    """Port of a sandbox that was published, or whose publication ended."""
+    refused: Optional[int] = None
+    """Refuse-port: requests without the token since the last such line about the port."""
+    snapshot: Optional[str] = None
+    """Id of a snapshot that was made."""
+    strategy: Optional[str] = None
+    """How conflicts of a merge were treated."""
+    token: Optional[str] = None
+    """Id of a token that was made or changed."""
+    torn: Optional[int] = None
+    """Bytes of an unfinished line that were removed."""
+
+    _lists = ("children", "from",)
+    _renamed: ClassVar[Any] = {"from": "from_"}
+
+
+class AuditEntry(Model):
+    """The type AuditEntry of the REST interface."""
+
+    action: str
+    """Operation of the REST interface, with self- before it if a sandbox did it by self-control."""
+    by: Optional[str] = None
+    """Sandbox that did it by self-control."""
+    details: Optional[AuditDetails] = None
+    """Details of the result."""
+    object: Optional[str] = None
+    """Id of the thing that the action is about, or the name that was not found."""
+    of: Optional[str] = None
+    """Tenant of that thing, if it is another tenant than the caller's."""
+    prev: str
+    """Sha256 of the line before; empty in the first line."""
+    request: Optional[str] = None
+    """Id of the request."""
+    result: str
+    """Ok, or the code of the error."""
+    seq: int
+    """Number of the line."""
+    tenant: Optional[str] = None
+    """Tenant of the caller."""
+    time: datetime
+    """When the action had ended."""
+    token: Optional[str] = None
+    """Id of the token."""
+    uid: Optional[int] = None
+    """User id of the owner of the daemon, or root."""
+
+    _nested: ClassVar[Any] = {"details": ("one", AuditDetails)}
+    _times = ("time",)
+
+
+class AuditFault(Model):
+    """The type AuditFault of the REST interface."""
+
+    detail: str
+    """The faults."""
+    file: str
+    """File name."""
+    line: Optional[int] = None
+    """Line of the file."""
+    seq: Optional[int] = None
+    """Number of the entry."""
+
+
+class AuditReport(Model):
+    """The type AuditReport of the REST interface."""
+
+    entries: int
+    """Lines that were read."""
+    faults: List[AuditFault]
+    """The faults."""
+    files: int
+    """Files that were read."""
+    first: int
+    """Number of the first line that exists; above 1 if older files were put aside."""
+    head: str
+    """Number and digest of the last line, to be kept elsewhere and given to a later verification."""
+    ok: bool
+    """There are no faults."""
+
+    _nested: ClassVar[Any] = {"faults": ("list", AuditFault)}
+    _lists = ("faults",)
 
 
 class Step(Model):

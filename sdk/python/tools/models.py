@@ -22,7 +22,7 @@ TARGET = HERE.parent / "ramet" / "_models.py"
 
 # The types that methods return; those that they refer to come along.
 ROOTS = [
-    "BisectResult", "Context", "Diff", "Event", "Exploration", "ExplorationEvent", "ExtractResult", "FileEvents", "FileInfo",
+    "AuditEntry", "AuditReport", "BisectResult", "Context", "Diff", "Event", "Exploration", "ExplorationEvent", "ExtractResult", "FileEvents", "FileInfo",
     "ForkResult", "Health", "HeldRequest", "Image", "MergeResult", "Port", "PortSession", "Process",
     "Progress", "PublishedPort", "SandboxNetwork", "NetworkLogEntry", "NetworkTestResult", "NetworkProfile",
     "Pruned", "Sandbox", "SearchResult", "Secret", "Snapshot", "Stats", "Step", "TreeNode",

@@ -4,7 +4,7 @@ import { NotFound } from './errors.js'
 import type { components } from './generated/openapi.js'
 import { Exploration, type ExplorationInfo } from './explore.js'
 import { Images } from './images.js'
-import type { Health, SandboxEvent, SandboxInfo, SandboxState, SnapshotInfo, SnapshotState, TreeNode } from './models.js'
+import type { AuditEntry, AuditReport, Health, SandboxEvent, SandboxInfo, SandboxState, SnapshotInfo, SnapshotState, TreeNode } from './models.js'
 import type { NetworkProfile } from './network.js'
 import { labels, Lease, type OwnerOptions } from './lease.js'
 import { events, Sandbox, type BuildOptions, type EventOptions } from './sandbox.js'
@@ -176,6 +176,37 @@ export class Client implements AsyncDisposable {
   /** Yields the events of all sandboxes. */
   events(options: EventOptions = {}): AsyncGenerator<SandboxEvent, void, undefined> {
     return events(this.transport, '/v1/events', options)
+  }
+
+  /**
+   * Yields the entries of the audit log after the one with the number `since`, the oldest first: who did what and with which
+   * result, without the contents of requests. It needs a token with scope admin; an administrator of a tenant sees its own entries.
+   */
+  async *audit(options: CallOptions & { since?: number | undefined } = {}): AsyncGenerator<AuditEntry, void, undefined> {
+    const limit = 1000
+    for (let since = options.since ?? 0; ; ) {
+      const query = { since, limit }
+      const { items } = await this.transport.call<{ items: AuditEntry[] }>({ method: 'GET', path: '/v1/audit', query, signal: options.signal })
+      yield* items
+      if (items.length < limit) return
+      since = (items.at(-1) as AuditEntry).seq
+    }
+  }
+
+  /**
+   * Computes the digests of all lines of the audit log anew, and tells what is wrong with them. `head` is that of an earlier
+   * report, which is kept elsewhere: then lines that were cut off are found, too.
+   */
+  async verifyAudit(options: CallOptions & { head?: string | undefined } = {}): Promise<AuditReport> {
+    const query = { head: options.head }
+    return this.transport.call<AuditReport>({ method: 'GET', path: '/v1/audit/verify', query, signal: options.signal })
+  }
+
+  /** Tells what the daemon has, and how long what took, in the text format of Prometheus. */
+  async metrics(options: CallOptions = {}): Promise<string> {
+    const parts: Uint8Array[] = []
+    for await (const part of this.transport.bytes({ method: 'GET', path: '/metrics', accept: 'text/plain', signal: options.signal })) parts.push(part)
+    return Buffer.concat(parts).toString()
   }
 }
 

@@ -30,7 +30,7 @@ export type { CallOptions, ChangeOptions } from './transport.js'
 
 export { version } from './version.js'
 export type {
-  AutoCheckpoint, BisectResult, ContextInfo, Diff, EventKind, FileEvent, FileEvents, FileInfo, Health, Identity, IdleAction, ImageInfo,
-  MergeResult, MergeStrategy, PortInfo, ProcessInfo, Progress, SandboxEvent, SandboxInfo, SandboxState, SearchResult, SelfControl,
+  AuditEntry, AuditReport, AutoCheckpoint, BisectResult, ContextInfo, Diff, EventKind, FileEvent, FileEvents, FileInfo, Health, Identity,
+  IdleAction, ImageInfo, MergeResult, MergeStrategy, PortInfo, ProcessInfo, Progress, SandboxEvent, SandboxInfo, SandboxState, SearchResult, SelfControl,
   SnapshotInfo, SnapshotState, Stats, Step, TreeNode,
 } from './models.js'

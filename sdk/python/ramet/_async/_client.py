@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Iterable, List, Mapping, Optional, Union
 
 from .._config import Config, resolve
-from .._models import ExplorationInfo, Health, NetworkProfile, Tree
+from .._models import AuditEntry, AuditReport, ExplorationInfo, Health, NetworkProfile, Tree
 from .._types import Seconds, present, seconds_of
 from . import _io
 from ._events import AsyncEvents
@@ -146,6 +146,35 @@ class AsyncClient:
     def events(self, *, kinds: Iterable[str] = (), since: int = 0, follow: bool = False) -> AsyncEvents:
         """Iterate over the events of all sandboxes. With follow the iteration has no end."""
         return AsyncEvents(self._transport, "/v1/events", None, kinds, since, follow)
+
+    async def audit(self, *, since: int = 0) -> AsyncIterator[AuditEntry]:
+        """Iterate over the entries of the audit log after one with the number since, the oldest first.
+
+        They say who did what and with which result, without the contents of requests. It needs a token
+        with scope admin; an administrator of a tenant sees its own entries.
+        """
+        limit = 1000
+        while True:
+            query: Query = [("since", str(since)), ("limit", str(limit))]
+            items = (await self._transport.call("GET", "/v1/audit", query=query))["items"]
+            for item in items:
+                yield AuditEntry(item)
+                since = item["seq"]
+            if len(items) < limit:
+                return
+
+    async def verify_audit(self, head: Optional[str] = None) -> AuditReport:
+        """Compute the digests of all lines of the audit log anew, and return what is wrong with them.
+
+        head is that of an earlier report, which is kept elsewhere: then lines that were cut off are found, too.
+        """
+        query: Query = [("head", head)] if head is not None else []
+        return AuditReport(await self._transport.call("GET", "/v1/audit/verify", query=query))
+
+    async def metrics(self) -> str:
+        """Return what the daemon has, and how long what took, in the text format of Prometheus."""
+        response = await self._transport.send("GET", "/metrics", accept="text/plain")
+        return (await self._transport.body(response)).decode()
 
     async def request(
         self,
