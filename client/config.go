@@ -50,7 +50,7 @@ func Open(cfg Config) (*Client, error) {
 		DisableCompression:    true, // output is streamed; gzip would hold it back
 		ExpectContinueTimeout: time.Second,
 	}
-	conn := &connection{base: strings.TrimSuffix(cfg.Address, "/"), creds: creds}
+	conn := &connection{config: cfg, base: strings.TrimSuffix(cfg.Address, "/"), creds: creds}
 	if path, ok := strings.CutPrefix(cfg.Address, "unix:"); ok {
 		transport.Proxy = nil
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -70,10 +70,9 @@ func Open(cfg Config) (*Client, error) {
 
 // As returns a client of the same daemon with other credentials.
 func (c *Client) As(token, idempotencyKey string) (*Client, error) {
-	if c.conn.socket == "" {
-		return nil, api.Invalid("token", "only at a socket a client takes another token")
-	}
-	return Open(Config{Address: "unix:" + c.conn.socket, Token: token, IdempotencyKey: idempotencyKey})
+	cfg := c.conn.config
+	cfg.Token, cfg.IdempotencyKey = token, idempotencyKey
+	return Open(cfg)
 }
 
 // checkURL refuses an address that is not one of a daemon, and one to which a token would be

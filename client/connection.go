@@ -33,6 +33,7 @@ const pageSize = 1000
 // connection is a pool of connections to one daemon, with the credentials that requests
 // carry.
 type connection struct {
+	config Config
 	http   *http.Client
 	base   string
 	socket string // path; empty if the daemon is reached by a URL

@@ -108,9 +108,9 @@ func start(ctx context.Context, p paths.Paths, startLock *os.File) error {
 	if err != nil {
 		return fmt.Errorf("start daemon: %w", err)
 	}
-	if err := cmd.Process.Release(); err != nil { // it outlives this process
-		return fmt.Errorf("start daemon: %w", err)
-	}
+	// The daemon outlives this process, or ends before it: a server of MCP must not keep it as a zombie then.
+	// Nothing waits for the goroutine, which ends with either.
+	go func() { _ = cmd.Wait() }()
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(0, 0)) })
 	defer stop()
 	line, err := io.ReadAll(ready)
