@@ -202,6 +202,8 @@ func TestPathsOfPortsAreForPrograms(t *testing.T) {
 		h.Set("Content-Type", "text/html")
 		h.Set("Service-Worker-Allowed", "/")
 		h.Set("Strict-Transport-Security", "max-age=9")
+		h.Set(httpwire.InterfaceHeader, "9.9")
+		h.Set(httpwire.RequestIDHeader, "theirs")
 		h.Set("Set-Cookie", "a=1; Path=/; Domain=localhost")
 		_, _ = io.WriteString(w, "<script>1</script>") // the client's connection tells
 	})
@@ -226,6 +228,9 @@ func TestPathsOfPortsAreForPrograms(t *testing.T) {
 		if v := resp.Header.Get(name); v != "" {
 			t.Errorf("%s is %q", name, v)
 		}
+	}
+	if got := resp.Header.Values(httpwire.InterfaceHeader); !slices.Equal(got, []string{api.InterfaceVersion}) || slices.Contains(resp.Header.Values(httpwire.RequestIDHeader), "theirs") {
+		t.Errorf("the daemon's headers are %q: %v", got, resp.Header)
 	}
 	if got := resp.Header["Set-Cookie"]; !slices.Equal(got, []string{"a=1; Path=" + path}) {
 		t.Errorf("cookies %q", got)

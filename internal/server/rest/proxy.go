@@ -106,7 +106,9 @@ func (x *portProxy) newReverse() *httputil.ReverseProxy {
 		FlushInterval: -1, // streams are streams
 		ModifyResponse: func(resp *http.Response) error {
 			p := resp.Request.Context().Value(proxiedKey{}).(*proxied)
-			resp.Header.Del(httpwire.RequestIDHeader) // the daemon's own is there already
+			for _, own := range []string{httpwire.RequestIDHeader, httpwire.InterfaceHeader} { // the daemon's own are there already
+				resp.Header.Del(own)
+			}
 			portproxy.CleanResponse(resp.Header, p.prefix, p.page, p.server())
 			return nil
 		},
@@ -168,7 +170,7 @@ func (x *portProxy) serve(w *responseWriter, r *http.Request, p *proxied) {
 	r, end := auth.During(r, s)
 	defer end()
 	stream.UnboundBody(r) // the server in the sandbox decides how long it waits
-	x.reverse.ServeHTTP(finalWriter{w}, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))
+	x.reverse.ServeHTTP(finalWriter{w, w.Header().Get(httpwire.RequestIDHeader)}, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))
 }
 
 // authenticate returns the session of a request for a port: of a program by its token or its
@@ -217,12 +219,18 @@ func (x *portProxy) beginSession(w http.ResponseWriter, r *http.Request, p *prox
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// finalWriter leaves out the informational answers of a server, which may have headers too.
-type finalWriter struct{ *responseWriter }
+// finalWriter leaves out the informational answers of a server, which may have headers too. The proxy
+// clears all headers after one, those of the daemon as well.
+type finalWriter struct {
+	*responseWriter
+	requestID string
+}
 
 // WriteHeader shadows that of the responseWriter.
 func (w finalWriter) WriteHeader(status int) {
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		w.Header().Set(httpwire.RequestIDHeader, w.requestID)
+		w.Header().Set(httpwire.InterfaceHeader, api.InterfaceVersion)
 		w.responseWriter.WriteHeader(status)
 	}
 }
