@@ -25,7 +25,7 @@
 //
 // A block whose first line is "# not tested: REASON" is not run: it needs another machine, root or
 // a long time. Each of them is a skipped test with that reason, so the output of the tests counts
-// them.
+// them. So is a block that runs python3 on a machine that has none.
 //
 // `go test ./test/docs -update` writes the real output into the documents where it differs.
 //

@@ -97,6 +97,10 @@ func testPage(t *testing.T, p page) {
 			t.Run(fmt.Sprintf("line %d", b.line+1), func(t *testing.T) { t.Skipf("not tested: %s", b.reason) })
 			continue
 		}
+		if missing := b.missing(); missing != "" {
+			t.Run(fmt.Sprintf("line %d", b.line+1), func(t *testing.T) { t.Skipf("this machine has no %s, which a reader runs here", missing) })
+			continue
+		}
 		for _, s := range b.steps {
 			if w == nil {
 				w = newWorld(t)

@@ -3,10 +3,16 @@ package docs
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 )
 
 const notTested = "# not tested: "
+
+// readersPrograms are programs of the reader's machine that commands of documents run, and that a
+// machine with Ramet need not have.
+var readersPrograms = []string{"python3"}
 
 // page is a document with its console blocks.
 type page struct {
@@ -28,6 +34,20 @@ type step struct {
 	command string
 	want    []string
 	from    int // line of the first line of want
+}
+
+// missing returns a program that a command of the block runs, and this machine does not have.
+func (b *block) missing() string {
+	for _, s := range b.steps {
+		name, _, _ := strings.Cut(s.command, " ")
+		if !slices.Contains(readersPrograms, name) {
+			continue
+		}
+		if _, err := exec.LookPath(name); err != nil {
+			return name
+		}
+	}
+	return ""
 }
 
 func readPage(path string) (page, error) {
