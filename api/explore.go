@@ -13,7 +13,7 @@ type ExplorePlan struct {
 	Winners  int               `json:"winners,omitempty" minimum:"1" maximum:"100" doc:"how many of the best attempts win; 1 if absent"`
 	Then     ExploreThen       `json:"then,omitempty" doc:"what becomes of the winners: promote gives the state of the first one to the sandbox, merge brings the files of all to it, none changes nothing; none if absent"`
 	Merge    *ExploreMerge     `json:"merge,omitempty" doc:"how files are merged, with merge"`
-	Keep     ExploreKeep       `json:"keep,omitempty" doc:"which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none. Nothing is kept of an exploration that is canceled, or failed before it had a result"`
+	Keep     ExploreKeep       `json:"keep,omitempty" doc:"which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none. Winners whose merge leaves conflicts are kept in any case. Nothing is kept of an exploration that is canceled, or failed before it had a result"`
 	Diff     *DiffRequest      `json:"diff,omitempty" doc:"compare each attempt that has ended by itself with the sandbox; no comparison if absent"`
 	Limits   ExploreLimits     `json:"limits,omitzero" doc:"bounds of the exploration"`
 	Metadata map[string]string `json:"metadata,omitempty" doc:"labels of the attempts, besides those of the sandbox"`
@@ -206,7 +206,7 @@ type Exploration struct {
 	ID       string           `json:"id" doc:"id of the exploration"`
 	Sandbox  string           `json:"sandbox" doc:"sandbox that is explored"`
 	State    ExplorationState `json:"state" doc:"running, finishing, done, failed, canceled or interrupted"`
-	Ended    string           `json:"ended,omitempty" doc:"why no further attempt was made"`
+	Ended    string           `json:"ended,omitempty" doc:"why no further attempt was made, and how many conflicts the merge of the winners left, which are kept then"`
 	Command  string           `json:"command,omitempty" doc:"command or code of the plan, unless it is very long"`
 	Strategy ExploreStrategy  `json:"strategy" doc:"strategy of the plan"`
 	Goal     ExploreGoal      `json:"goal" doc:"which scores are good ones"`

@@ -44,6 +44,15 @@ func (l listener) Removed(b *sandboxes.Instance) {
 	l.m.remains.DropBudget(b.Record().Control)
 	l.m.networks.Removed(b)
 	l.m.snapshots.Collect()
+	l.endExplorations(b)
+}
+
+// endExplorations ends the explorations of a sandbox that is gone. There are none while the node
+// still opens: those of an earlier daemon are ended afterwards.
+func (l listener) endExplorations(b *sandboxes.Instance) {
+	if l.m.explorer != nil {
+		l.m.explorer.SandboxGone(b.ID)
+	}
 }
 
 // Forgotten implements sandboxes.Listener.
@@ -52,4 +61,5 @@ func (l listener) Forgotten(b *sandboxes.Instance) {
 	if err := l.m.cfg.Store.Apply(context.Background(), l.m.publisher.Remove(b.ID)); err != nil {
 		l.m.cfg.Log.Error("forget the published ports of a promoted sandbox", "id", b.ID, "error", err)
 	}
+	l.endExplorations(b)
 }

@@ -235,6 +235,17 @@ func TestExploreMerges(t *testing.T) {
 	n.MustRead("base", "/srv/a", "1")
 	n.MustRead("base", "/srv/b", "2")
 	onlyLeft(n, base.ID)
+	// Both write the same file: what cannot be merged is not lost.
+	x = explore(n, "base", api.ExplorePlan{
+		Run:      api.ExploreRun{Argv: []string{"/bin/guest", "write"}},
+		Variants: saying("/srv/c 1", "/srv/c 2"),
+		Winners:  2, Then: api.ThenMerge,
+	}, api.ExplorationDone)
+	if x.Merge.Unresolved() != 1 || !strings.HasSuffix(x.Ended, "; the merge left 1 conflict, and the winners are kept") || !x.Children[0].Kept || !x.Children[1].Kept {
+		t.Errorf("%+v\n%s", x, tableOf(x))
+	}
+	n.MustRead(x.Children[1].Sandbox, "/srv/c", "2")
+	onlyLeft(n, base.ID, x.Children[0].Sandbox, x.Children[1].Sandbox)
 }
 
 // TestExploreScores takes scores from files, other commands and durations.
@@ -300,6 +311,18 @@ func TestExplorationsAreCanceled(t *testing.T) {
 	x = explore(n, "base", long, api.ExplorationDone)
 	if !x.Promoted || !slices.Equal(x.Winners, []int{0}) || !strings.Contains(x.Ended, "time limit") {
 		t.Errorf("%+v\n%s", x, tableOf(x))
+	}
+	onlyLeft(n, base.ID)
+	// An exploration ends with its sandbox.
+	explored := n.Fork("base", 1)[0].ID
+	long.Limits.TimeoutMS = 0
+	ofIt, err := n.Machine.Explore(harness.AsOwner, explored, long)
+	if err == nil {
+		n.Destroy(explored)
+		ofIt, err = n.Machine.GetExploration(harness.AsOwner, ofIt.ID, true)
+	}
+	if err != nil || ofIt.State != api.ExplorationFailed || !strings.Contains(ofIt.Ended, explored+" is gone") {
+		t.Errorf("the exploration of a sandbox that is gone: %+v, %v", ofIt, err)
 	}
 	onlyLeft(n, base.ID)
 	// What ended can be told apart from what did not, in its events too.

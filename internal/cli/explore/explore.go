@@ -41,7 +41,7 @@ func (g *Group) ExploreCommand() *cobra.Command {
 		Short:      "Fork a sandbox into attempts, score them, and take the best",
 		Long: "Fork a sandbox into attempts, run a command in each, score them, and promote, merge or keep the best. The others are destroyed.\n\n" +
 			"A plan is a file in YAML or JSON with the members of the REST interface; in its lists of files, 'from' names a file here. Options change the plan.\n\n" +
-			"The exploration belongs to the daemon. An interrupt cancels it; with --detach it goes on by itself, and 'ramet explore show' has its table. The exit code is 1 if there is no winner.",
+			"The exploration belongs to the daemon. An interrupt cancels it; with --detach it goes on by itself, and 'ramet explore show' has its table. The exit code is 1 if there is no winner, and 4 if the merge of the winners leaves conflicts.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name the sandbox to explore")
@@ -239,7 +239,8 @@ func (g *Group) interrupted(ctx context.Context, id string, err error) error {
 	return err
 }
 
-// result prints an exploration that has ended. Without a winner, the exit code is not 0.
+// result prints an exploration that has ended. Without a winner, or with conflicts of its merge, the
+// exit code is not 0.
 func (g *Group) result(x *api.Exploration, quiet bool) error {
 	var ids []string
 	if len(x.Winners) > 0 {
@@ -253,6 +254,8 @@ func (g *Group) result(x *api.Exploration, quiet bool) error {
 		return session.ExitError(x.Error.Code.ExitCode())
 	case x.State == api.ExplorationDone && len(x.Winners) == 0:
 		return session.ExitError(1)
+	case x.Merge != nil && x.Merge.Unresolved() > 0:
+		return session.ExitError(api.CodeConflict.ExitCode())
 	}
 	return nil
 }

@@ -378,9 +378,6 @@ func summary(x *api.Exploration) string {
 			attempts = "attempt"
 		}
 		text += fmt.Sprintf("; %s of %s %s merged into %s", console.Plural(len(x.Merge.Applied), "change", "changes"), attempts, numbers(x.Winners), x.Sandbox)
-		if n := x.Merge.Unresolved(); n > 0 {
-			text += ", " + console.Plural(n, "conflict", "conflicts") + " left"
-		}
 	case len(x.Winners) > 0:
 		text += "; the winner is attempt " + strconv.Itoa(x.Winners[0])
 	}

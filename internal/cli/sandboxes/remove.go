@@ -17,11 +17,12 @@ import (
 // RmCommand returns the rm command.
 func (g *Group) RmCommand() *cobra.Command {
 	var how api.SnapshotDeletion
+	var force bool
 	var sel selection
 	cmd := &cobra.Command{
 		SuggestFor: []string{"delete", "destroy", "remove", "stop", "terminate"},
 		Use:        "rm SBX|SNAP…", Short: "Destroy sandboxes or delete snapshots",
-		Long: `Destroy sandboxes or delete snapshots. If both have the name, the sandbox is destroyed.
+		Long: `Destroy sandboxes or delete snapshots. If both have the name, the sandbox is destroyed. Sandboxes may run, and their children stay. With --force, names of nothing are no errors.
 
 --children, --state and --meta select sandboxes in place of names: the sandboxes that match all of them. --children selects all sandboxes that 'ramet tree' shows below a sandbox, over any number of generations; the sandbox itself and all snapshots stay. If nothing is selected, nothing is removed and the exit code is 0.`,
 		Args: sel.args, ValidArgsFunction: g.CompleteBoth,
@@ -32,11 +33,16 @@ func (g *Group) RmCommand() *cobra.Command {
 			case sel.dryRun:
 				return g.wouldRemove(ctx, c, args, sel.quiet)
 			}
-			return g.RemoveEach(args, func(ref string) error {
+			return g.RemoveEach(args, func(ref string) (err error) {
+				defer func() {
+					if force && api.CodeOf(err) == api.CodeNotFound {
+						err = session.ErrNothing
+					}
+				}()
 				if api.IsID(api.KindSnapshot, ref) {
 					return session.AcrossTenants(ref, func(opts ...client.Option) error { return c.Snapshots.Delete(ctx, ref, how, opts...) })
 				}
-				err := session.AcrossTenants(ref, func(opts ...client.Option) error { return c.Sandboxes.Destroy(ctx, ref, opts...) })
+				err = session.AcrossTenants(ref, func(opts ...client.Option) error { return c.Sandboxes.Destroy(ctx, ref, opts...) })
 				if api.CodeOf(err) == api.CodeNotFound && !api.IsID(api.KindSandbox, ref) {
 					switch _, serr := c.Snapshots.Get(ctx, ref); {
 					case serr == nil:
@@ -50,6 +56,7 @@ func (g *Group) RmCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
+	f.BoolVarP(&force, "force", "f", false, "a name of nothing is no error; that a sandbox runs is none in any case")
 	f.BoolVar(&how.Cascade, "cascade", false, "also delete the snapshots that depend on these")
 	f.BoolVar(&how.Flatten, "flatten", false, "rewrite the snapshots that depend on these, so that they are independent")
 	sel.flags(cmd)
@@ -86,6 +93,8 @@ func (s *selection) given() bool {
 func (s *selection) args(cmd *cobra.Command, args []string) error {
 	f := cmd.Flags()
 	switch {
+	case s.dryRun && f.Changed("force"):
+		return errors.New("--force removes, and --dry-run removes nothing")
 	case s.given() && len(args) > 0:
 		return errors.New("name what is to be removed, or select it by --children, --state and --meta, not both")
 	case s.given() && (f.Changed("cascade") || f.Changed("flatten")):

@@ -22,6 +22,10 @@ type notRemoved struct {
 	Error *api.Error `json:"error"`
 }
 
+// ErrNothing is the error of something that does not exist, and that may be missing: it was not removed,
+// and nothing is wrong.
+var ErrNothing = errors.New("there is no such thing")
+
 // RemoveEach removes all of refs that it can, and returns the errors. The code of the first one
 // decides the exit code. With several refs, JSON lists what was removed and what was not.
 func (s *Session) RemoveEach(refs []string, remove func(string) error) error {
@@ -34,9 +38,12 @@ func (s *Session) RemoveEach(refs []string, remove func(string) error) error {
 	for again := true; again; {
 		again = false
 		todo = slices.DeleteFunc(todo, func(i int) bool {
-			if errs[i] = remove(refs[i]); errs[i] == nil {
+			switch errs[i] = remove(refs[i]); errs[i] {
+			case nil:
 				done = append(done, refs[i])
 				again = true // objects that were in conflict may be free now
+			case ErrNothing:
+				errs[i] = nil
 			}
 			return api.CodeOf(errs[i]) != api.CodeConflict
 		})

@@ -216,6 +216,16 @@ func (e *Explorer) find(ctx context.Context, id string) (*run, error) {
 	return r, nil
 }
 
+// SandboxGone ends the explorations of a sandbox that was destroyed, or promoted to its parent: there is
+// nothing any more that their results are for.
+func (e *Explorer) SandboxGone(id string) {
+	for _, r := range e.all() {
+		if r.rec.Exploration.Sandbox == id {
+			r.stop(api.Errorf(api.CodeSandboxDied, "the explored sandbox %s is gone", id))
+		}
+	}
+}
+
 // Explorations returns the explorations that the caller sees and that match, in any order, without
 // outputs and comparisons.
 func (e *Explorer) Explorations(ctx context.Context, filter api.ExplorationFilter) ([]api.Exploration, error) {

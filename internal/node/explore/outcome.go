@@ -64,7 +64,7 @@ func (r *run) conclude(ctx context.Context, failure error) {
 			r.edit(func(x *api.Exploration) { x.Error = api.AsError(err) })
 		}
 	}
-	r.settle(context.WithoutCancel(ctx), failure == nil, failed != nil)
+	r.settle(context.WithoutCancel(ctx), failure == nil, failed != nil || conflicts(r.view()) > 0)
 	to := api.ExplorationDone
 	switch {
 	case errors.Is(failure, errCanceled):
@@ -116,10 +116,30 @@ func (r *run) bring(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("merge the winners, which are kept: %w", err)
 		}
-		r.edit(func(x *api.Exploration) { x.Merge = res })
+		r.edit(func(x *api.Exploration) {
+			x.Merge = res
+			if n := conflicts(x); n > 0 {
+				text := fmt.Sprintf("the merge left %d conflicts, and the winners are kept", n)
+				if n == 1 {
+					text = "the merge left 1 conflict, and the winners are kept"
+				}
+				if x.Ended != "" {
+					text = x.Ended + "; " + text
+				}
+				x.Ended = text
+			}
+		})
 	}
 	r.keep(ctx) // before the winners are destroyed, with which it cannot be repeated
 	return nil
+}
+
+// conflicts returns how many conflicts the merge of an exploration left.
+func conflicts(x *api.Exploration) int {
+	if x.Merge == nil {
+		return 0
+	}
+	return x.Merge.Unresolved()
 }
 
 // holder returns the attempt whose sandbox has the state of attempt i: itself, or the ancestor that
@@ -159,7 +179,8 @@ func (r *run) promote(ctx context.Context, i int) error {
 }
 
 // settle destroys the attempts that are not kept, and marks those that are. An exploration without a
-// result keeps none. Winners are kept if they could not be brought to the explored sandbox.
+// result keeps none. Winners are kept if they, or parts of them, could not be brought to the explored
+// sandbox.
 func (r *run) settle(ctx context.Context, result, rescue bool) {
 	x := r.view()
 	keep := map[string]bool{}

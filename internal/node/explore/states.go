@@ -12,7 +12,7 @@ var States = transition.New("exploration",
 	transition.Step[api.ExplorationState]{From: api.ExplorationRunning, To: api.ExplorationFinishing, By: "no attempt is to run any more"},
 	transition.Step[api.ExplorationState]{From: api.ExplorationRunning, To: api.ExplorationInterrupted, By: "the daemon was killed"},
 	transition.Step[api.ExplorationState]{From: api.ExplorationFinishing, To: api.ExplorationDone, By: "the losers are gone"},
-	transition.Step[api.ExplorationState]{From: api.ExplorationFinishing, To: api.ExplorationFailed, By: "a fork was refused, or the winner could not be promoted or merged"},
+	transition.Step[api.ExplorationState]{From: api.ExplorationFinishing, To: api.ExplorationFailed, By: "a fork was refused, its sandbox is gone, or the winner could not be promoted or merged"},
 	transition.Step[api.ExplorationState]{From: api.ExplorationFinishing, To: api.ExplorationCanceled, By: "cancel"},
 	transition.Step[api.ExplorationState]{From: api.ExplorationFinishing, To: api.ExplorationInterrupted, By: "the daemon ended while attempts ran"},
 )

@@ -770,7 +770,9 @@ class ExplorationInfo(ExplorationView):
     duration_ms: Optional[float] = None
     """How long it took."""
     ended: Optional[str] = None
-    """Why no further attempt was made."""
+    """Why no further attempt was made, and how many conflicts the merge of the winners left, which
+    are kept then.
+    """
     ended_at: Optional[datetime] = None
     """When it ended."""
     error: Optional[ErrorInfo] = None

@@ -738,7 +738,7 @@ export interface components {
              * @description how long it took
              */
             durationMs?: number;
-            /** @description why no further attempt was made */
+            /** @description why no further attempt was made, and how many conflicts the merge of the winners left, which are kept then */
             ended?: string;
             /**
              * Format: date-time
@@ -886,7 +886,7 @@ export interface components {
              * @enum {string}
              */
             hold?: "writes";
-            /** @description which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none. Nothing is kept of an exploration that is canceled, or failed before it had a result */
+            /** @description which attempts are still there as sandboxes afterwards; the winners if nothing becomes of them, else none. Winners whose merge leaves conflicts are kept in any case. Nothing is kept of an exploration that is canceled, or failed before it had a result */
             keep?: components["schemas"]["ExploreKeep"];
             /** @description bounds of the exploration */
             limits?: components["schemas"]["ExploreLimits"];
