@@ -59,6 +59,12 @@ export class Client implements AsyncDisposable {
     this.secrets = new SecretStore(this.transport)
   }
 
+  /** The address of its daemon, for `JSON.stringify`. */
+  toJSON(): { host: string } {
+    const { socket, url } = this.transport.address
+    return { host: socket === undefined ? String(url?.origin) : `unix:${socket}` }
+  }
+
   /** Ends the idle connections. Sandboxes go on, those of a lease until it is over. */
   close(): void {
     this.lease?.stop()

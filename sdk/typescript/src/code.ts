@@ -203,6 +203,11 @@ export class Context {
     return this.info.language as Language
   }
 
+  /** As it was when it was asked for, for `JSON.stringify`. */
+  toJSON(): ContextInfo {
+    return this.info
+  }
+
   private request(method: 'POST' | 'DELETE', rest: string, options: CallOptions) {
     return { method, path: `/v1/sandboxes/${segment(this.sandbox)}/contexts/${segment(this.name)}${rest}`, signal: options.signal, sandbox: this.sandbox }
   }

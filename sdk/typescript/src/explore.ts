@@ -169,6 +169,11 @@ export class Exploration implements AsyncIterable<ExplorationEvent> {
     return out
   }
 
+  /** As it was last seen, for `JSON.stringify`. */
+  toJSON(): ExplorationInfo {
+    return this.known
+  }
+
   /** The table of its attempts, as text. */
   toString(): string {
     return tableOf(this.known)

@@ -46,6 +46,11 @@ export class Port implements AsyncDisposable {
     }
   }
 
+  /** Its sandbox and number, for `JSON.stringify`. */
+  toJSON(): { sandbox: string; port: number } {
+    return { sandbox: this.sandbox, port: this.port }
+  }
+
   private request(options: PortOptions): Request {
     const wait = options.wait === undefined ? undefined : `${Math.ceil(options.wait)}ms`
     return { method: 'GET', path: `/v1/sandboxes/${segment(this.sandbox)}/ports/${this.port}`, query: { wait }, signal: options.signal, sandbox: this.sandbox }

@@ -56,6 +56,11 @@ export class Process {
     return this.info.pid
   }
 
+  /** As it was when it was asked for, for `JSON.stringify`. */
+  toJSON(): ProcessInfo {
+    return this.info
+  }
+
   /** @internal */
   protected request(method: Request['method'], rest: string, options: CallOptions, query?: Query): Request {
     return { method, path: `/v1/sandboxes/${segment(this.sandbox)}/processes/${this.pid}${rest}`, query, signal: options.signal, sandbox: this.sandbox }
@@ -156,6 +161,11 @@ export class Attachment implements AsyncIterable<KeptOutput>, AsyncDisposable {
 
   get pid(): number {
     return this.process.pid
+  }
+
+  /** Its process, for `JSON.stringify`. */
+  toJSON(): ProcessInfo {
+    return this.process.info
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<KeptOutput, void, undefined> {

@@ -158,6 +158,11 @@ export class Sandbox implements AsyncDisposable {
     return this.known
   }
 
+  /** As it was last seen, for `JSON.stringify`. */
+  toJSON(): SandboxInfo {
+    return this.known
+  }
+
   private request(method: Request['method'], rest: string, options: ChangeOptions, json?: unknown): Request {
     return {
       method,

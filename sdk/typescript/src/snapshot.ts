@@ -88,6 +88,11 @@ export class Snapshot {
     return this.known
   }
 
+  /** As it was last seen, for `JSON.stringify`. */
+  toJSON(): SnapshotInfo {
+    return this.known
+  }
+
   private request(method: Request['method'], rest: string, options: ChangeOptions): Request {
     return { method, path: `/v1/snapshots/${segment(this.id)}${rest}`, signal: options.signal, idempotencyKey: options.idempotencyKey, repeatable: true }
   }

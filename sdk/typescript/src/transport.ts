@@ -77,6 +77,12 @@ export class Transport {
     this.extraHeaders = options.headers
     this.probe = options.probe ?? { interval: 5_000, timeout: 10_000 }
     this.agent = this.newAgent(true)
+    Object.defineProperty(this, 'address', { enumerable: false }) // it has the token, and whoever shows a client does not mean that
+  }
+
+  /** What has a transport is stored without it: connections are circular. */
+  toJSON(): undefined {
+    return undefined
   }
 
   private newAgent(keepAlive: boolean): HttpAgent | HttpsAgent {

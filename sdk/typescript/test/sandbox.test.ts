@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { inspect } from 'node:util'
 import { Conflict, connect, drawTree, ForkError, InvalidRequest, NotFound, Sandbox, type RametError, type SandboxEvent } from 'ramet'
 import { eventually } from './harness.js'
 
@@ -191,6 +192,28 @@ test('a change with an idempotency key is done once', async () => {
 test('200 calls at once are answered', async () => {
   const answers = await Promise.all(Array.from({ length: 200 }, (_, at) => base.exec(['echo', String(at)])))
   assert.deepEqual(answers.map((answer) => answer.stdout.trim()), Array.from({ length: 200 }, (_, at) => String(at)))
+})
+
+test('objects are shown and stored as what they describe, without credentials', async () => {
+  await using children = await base.fork()
+  const child = children[0] as Sandbox
+  const snapshot = await child.snapshot({ memory: true })
+  const started = await child.exec('sleep 1000', { background: true })
+  await using terminal = await child.pty({ command: ['cat'] })
+  const begun = await child.explore({ command: 'true', keep: 'none' }, { wait: false })
+  await child.runCode('1')
+  const context = (await child.contexts.list())[0]
+  const stored = JSON.parse(JSON.stringify({ children, snapshot, started, terminal, begun, context, port: child.port(80), files: child.files, client: child.client })) as Record<string, Record<string, unknown>>
+  assert.equal((stored['children'] as unknown as { id: string }[])[0]?.id, child.id)
+  assert.deepEqual([stored['snapshot']?.['id'], stored['started']?.['pid'], stored['terminal']?.['pid'], stored['begun']?.['id']], [snapshot.id, started.pid, terminal.pid, begun.id])
+  assert.deepEqual([stored['context']?.['language'], stored['port'], stored['client']], ['python', { sandbox: child.id, port: 80 }, { host: `unix:${process.env['XDG_RUNTIME_DIR']}/ramet/ramet.sock` }])
+  await begun.remove()
+  await snapshot.delete()
+  const far = connect({ host: 'https://ramet.example.org', token: 'ramet_secret' })
+  for (const shown of [far, far.images]) {
+    assert.doesNotMatch(JSON.stringify(shown) + inspect(shown, { depth: 9 }), /ramet_secret/)
+  }
+  far.close()
 })
 
 test('stats and health are numbers', async () => {
