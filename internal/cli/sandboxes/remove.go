@@ -22,7 +22,7 @@ func (g *Group) RmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		SuggestFor: []string{"delete", "destroy", "remove", "stop", "terminate"},
 		Use:        "rm SBX|SNAP…", Short: "Destroy sandboxes or delete snapshots",
-		Long: `Destroy sandboxes or delete snapshots. If both have the name, the sandbox is destroyed. Sandboxes may run, and their children stay. With --force, names of nothing are no errors.
+		Long: `Destroy sandboxes or delete snapshots. If both have the name, the sandbox is destroyed. Sandboxes may run, and their children stay. With --force, names of nothing are no errors, nor is it that there are no names.
 
 --children, --state and --meta select sandboxes in place of names: the sandboxes that match all of them. --children selects all sandboxes that 'ramet tree' shows below a sandbox, over any number of generations; the sandbox itself and all snapshots stay. If nothing is selected, nothing is removed and the exit code is 0.`,
 		Args: sel.args, ValidArgsFunction: g.CompleteBoth,
@@ -101,7 +101,7 @@ func (s *selection) args(cmd *cobra.Command, args []string) error {
 		return errors.New("--cascade and --flatten are for snapshots, and --children, --state and --meta select sandboxes")
 	case s.dryRun && f.Changed("cascade"):
 		return errors.New("--dry-run cannot say which snapshots --cascade would delete besides")
-	case !s.given() && len(args) == 0:
+	case !s.given() && len(args) == 0 && !f.Changed("force"):
 		return errors.New("name what is to be removed, or select it by --children, --state and --meta")
 	}
 	return nil
