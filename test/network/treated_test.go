@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -80,13 +81,14 @@ func rules(t testing.TB, treatment api.NetworkTreatment) *api.NetworkRequest {
 func TestSecret(t *testing.T) {
 	n := newNode(t)
 	w := newWorld(t)
-	set := func(value string) {
+	setAs := func(ctx context.Context, value string) {
 		t.Helper()
-		_, err := n.Machine.SetSecret(harness.AsOwner, "KEY", api.SecretRequest{Value: value, SecretBinding: api.SecretBinding{Names: []string{"files.example.org"}, Header: "X-Key", Plain: true}})
+		_, err := n.Machine.SetSecret(ctx, "KEY", api.SecretRequest{Value: value, SecretBinding: api.SecretBinding{Names: []string{"files.example.org"}, Header: "X-Key", Plain: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	set := func(value string) { t.Helper(); setAs(harness.AsOwner, value) }
 	set("first-value")
 	create(n, "agent", rules(t, api.NetworkTreatment{Secret: &api.NetworkSecret{Header: "X-Key", Value: "${KEY}", Plain: true}, Methods: []string{"GET"}}))
 	env := n.Guest("agent", "env", "KEY")
@@ -114,6 +116,21 @@ func TestSecret(t *testing.T) {
 	}
 	if got := strings.Join(w.keys, " "); got != "first-value second-value second-value second-value" {
 		t.Errorf("the server was given %s", got)
+	}
+	// A change reaches all who have the secret, also if who made it has gone, and sandboxes end meanwhile.
+	n.ForkNamed("agent", "ends", "ends-too")
+	var wg sync.WaitGroup
+	for _, ref := range []string{"ends", "ends-too"} {
+		wg.Go(func() { n.Destroy(ref) })
+	}
+	left, leave := context.WithCancel(harness.AsOwner)
+	leave()
+	setAs(left, "third-value")
+	wg.Wait()
+	for _, ref := range []string{"agent", child.ID} {
+		if got := request(n, ref, "GET", "/", ""); !strings.HasPrefix(got, "200 ") || w.keys[len(w.keys)-1] != "third-value" {
+			t.Errorf("%s: with the third value: %q; the server was given %q", ref, got, w.keys)
+		}
 	}
 	if err := n.Machine.RemoveSecret(harness.AsOwner, "KEY"); err != nil {
 		t.Fatal(err)

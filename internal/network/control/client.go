@@ -43,7 +43,7 @@ func (c *Client) register(ctx context.Context, o op, r *gateway.Registration, fi
 		return err
 	}
 	defer f.Close()
-	return c.call(ctx, &call{Op: o, Sandbox: r.ID}, &struct{}{}, append([]*os.File{f}, files...)...)
+	return c.call(ctx, &call{Op: o, Sandbox: r.ID, Change: nextChange()}, &struct{}{}, append([]*os.File{f}, files...)...)
 }
 
 // SetTenant puts what bounds a tenant in force. Flows that it does not allow are cut when SetTenant
@@ -54,7 +54,7 @@ func (c *Client) SetTenant(ctx context.Context, t gateway.Tenant) error {
 		return err
 	}
 	defer f.Close()
-	return c.call(ctx, &call{Op: opTenant}, &struct{}{}, f)
+	return c.call(ctx, &call{Op: opTenant, Change: nextChange()}, &struct{}{}, f)
 }
 
 // Remove ends all that belongs to a sandbox.

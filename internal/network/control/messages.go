@@ -43,6 +43,8 @@ const (
 // call is the body of a call.
 type call struct {
 	Op op `json:"op"`
+	// Change orders replace and tenant: see order.
+	Change int64 `json:"change,omitempty"`
 	// Sandbox is that of remove and test.
 	Sandbox string    `json:"sandbox,omitempty"`
 	Log     *Reading  `json:"log,omitempty"`

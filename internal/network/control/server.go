@@ -46,6 +46,7 @@ type Server struct {
 	log     *Log
 	hello   Hello
 	grace   time.Duration
+	order   order
 
 	mu      sync.Mutex
 	calls   int           // under way, those that watch included; guarded by mu
@@ -208,13 +209,13 @@ func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.registered(s.gateway.Add(r, channel))
+		return s.registered(s.order.apply("sandbox "+r.ID, asked.Change, func() error { return s.gateway.Add(r, channel) }))
 	case opReplace:
 		r, err := takeRegistration(p)
 		if err != nil {
 			return nil, err
 		}
-		return s.registered(s.gateway.Replace(r))
+		return s.registered(s.order.apply("sandbox "+r.ID, asked.Change, func() error { return s.gateway.Replace(r) }))
 	case opTenant:
 		f, err := p.Take(0)
 		if err != nil {
@@ -225,8 +226,9 @@ func (s *Server) answer(asked *call, p *wire.Packet) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return struct{}{}, s.gateway.SetTenant(t)
+		return struct{}{}, s.order.apply("tenant "+t.Name, asked.Change, func() error { return s.gateway.SetTenant(t) })
 	case opRemove:
+		s.order.forget("sandbox " + asked.Sandbox)
 		return struct{}{}, s.gateway.Remove(asked.Sandbox)
 	case opList:
 		return s.gateway.IDs(), nil

@@ -52,6 +52,9 @@ type sandbox struct {
 	registration gateway.Registration
 	// cut says that its sentry has no channel to the gateway that runs.
 	cut bool
+	// stale says that the gateway may have another registration: it was told, and has not answered. It is
+	// told once more.
+	stale bool
 }
 
 // Host has the gateway of a daemon. It is safe for concurrent use.
@@ -132,7 +135,8 @@ func (h *Host) Ready(ctx context.Context) error {
 // asks for waits or is refused until then, and Put returns nil.
 //
 // Without a channel, a sandbox that has one keeps it: flows that the registration does not allow are
-// cut when Put returns. One that has none is given one. With an error nothing has changed then.
+// cut when Put returns. One that has none is given one. With an error the registration that it had is in
+// force, or as soon as the gateway answers: it may have put the new one in force meanwhile.
 func (h *Host) Put(ctx context.Context, r gateway.Registration, channel *os.File) error {
 	if err := h.take(ctx); err != nil {
 		return err
@@ -163,7 +167,7 @@ func (h *Host) Put(ctx context.Context, r gateway.Registration, channel *os.File
 
 // replace puts another registration of s in force. The caller has the turn.
 func (h *Host) replace(ctx context.Context, s *sandbox, r gateway.Registration) error {
-	if reflect.DeepEqual(s.registration, r) {
+	if !s.stale && reflect.DeepEqual(s.registration, r) {
 		return nil
 	}
 	if err := h.ensure(ctx); err != nil {
@@ -171,10 +175,48 @@ func (h *Host) replace(ctx context.Context, s *sandbox, r gateway.Registration) 
 	}
 	if !s.cut {
 		if err := h.client.Replace(ctx, r); err != nil {
+			if api.CodeOf(err) != api.CodeInvalid { // else it was refused
+				s.stale = true
+				h.goOn()
+			}
 			return err
 		}
 	}
-	s.registration = r
+	s.registration, s.stale = r, false
+	return nil
+}
+
+// Renew puts a registration of a sandbox in force in place of the one that it has, if it has one. With an
+// error the gateway may not know it yet: it is told as soon as it answers.
+func (h *Host) Renew(ctx context.Context, r gateway.Registration) error {
+	if err := h.take(ctx); err != nil {
+		return err
+	}
+	defer h.give()
+	s := h.sandboxes[r.ID]
+	if s == nil || !s.stale && reflect.DeepEqual(s.registration, r) {
+		return nil
+	}
+	s.registration, s.stale = r, true
+	err := h.ensure(ctx)
+	if err == nil && s.stale {
+		err = h.retell(ctx, s)
+	}
+	if err != nil {
+		h.goOn()
+	}
+	return err
+}
+
+// retell tells the gateway of a sandbox once more, unless it is told with a new channel. One that the
+// gateway does not know has ended. The caller has the turn.
+func (h *Host) retell(ctx context.Context, s *sandbox) error {
+	if !s.cut {
+		if err := h.client.Replace(ctx, s.registration); err != nil && api.CodeOf(err) != api.CodeNotFound {
+			return fmt.Errorf("tell the gateway of a sandbox once more: %w", err)
+		}
+	}
+	s.stale = false
 	return nil
 }
 
@@ -264,7 +306,7 @@ func (h *Host) adoptKnown(ctx context.Context, known []string) error {
 		if s == nil {
 			err = h.client.Remove(ctx, id)
 		} else if err = h.client.Replace(ctx, s.registration); err == nil {
-			s.cut = false
+			s.cut, s.stale = false, false
 		}
 		if err != nil && api.CodeOf(err) != api.CodeNotFound {
 			return fmt.Errorf("take over a sandbox of the gateway: %w", err)
@@ -353,8 +395,9 @@ func (h *Host) find(ctx context.Context) (found, error) {
 	return f, err
 }
 
-// restore gives sandboxes that are cut off a new channel, and reports whether all have one. One that
-// has none has no network: what its guest asks for is refused. The caller has the turn.
+// restore gives sandboxes that are cut off a new channel, tells of those that are stale, and reports
+// whether that is all. One that has no channel has no network: what its guest asks for is refused. The
+// caller has the turn.
 func (h *Host) restore(ctx context.Context) bool {
 	if err := h.tenants.tell(ctx, h.client); err != nil {
 		h.cfg.Log.Warn("sandboxes wait until the gateway knows what bounds their tenants", "error", err)
@@ -362,6 +405,12 @@ func (h *Host) restore(ctx context.Context) bool {
 	}
 	all := true
 	for id, s := range h.sandboxes {
+		if s.stale && !s.cut {
+			if err := h.retell(ctx, s); err != nil {
+				h.cfg.Log.Warn("the network of a sandbox may not be the one that it is to have", "sandbox", id, "error", err)
+				all = false
+			}
+		}
 		if !s.cut {
 			continue
 		}
@@ -370,7 +419,7 @@ func (h *Host) restore(ctx context.Context) bool {
 			all = false
 			continue
 		}
-		s.cut = false
+		s.cut, s.stale = false, false
 	}
 	return all
 }

@@ -411,13 +411,7 @@ func TestAGatewayThatHangs(t *testing.T) {
 	first.create("one", "192.0.2.1:1")
 	pid := first.pid()
 	first.Close()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	polltest.Eventually(t, 15*time.Second, "the gateway is stopped", func() bool { // the signal's sender does not wait for it
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err == nil && strings.Contains(string(stat), ") T ")
-	})
+	stop(t, pid)
 	second := newDaemon(t, cfg, first)
 	if err := second.Adopt(t.Context(), []gateway.Registration{registration(t, "one", "192.0.2.1:1")}); err != nil {
 		t.Fatalf("adopt: %v", err)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -84,16 +85,10 @@ func TestAGatewayThatIsNotTold(t *testing.T) {
 	one := echoes(t)
 	s := d.create("box", one)
 	pid := d.pid()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	goOn := func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // it may have ended
-	t.Cleanup(goOn)
-	polltest.Eventually(t, 15*time.Second, "the gateway is stopped", func() bool { // the signal's sender does not wait for it
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err == nil && strings.Contains(string(stat), ") T ")
-	})
-	if err := d.SetTenant(t.Context(), bounding(t, api.DefaultTenant, "192.0.2.1:1")); err == nil {
+	goOn := stop(t, pid)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := d.SetTenant(ctx, bounding(t, api.DefaultTenant, "192.0.2.1:1")); err == nil {
 		t.Error("a gateway that hangs has put a bound in force")
 	}
 	goOn()
@@ -102,5 +97,68 @@ func TestAGatewayThatIsNotTold(t *testing.T) {
 	}
 	if _, code, err := s.dial(one); code != wire.CodeRefused || err != nil {
 		t.Errorf("when it goes on: %v, %v", code, err)
+	}
+}
+
+// stop stops a gateway. The function that it returns has it go on.
+func stop(t *testing.T, pid int) (goOn func()) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn = func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // it may have ended
+	t.Cleanup(goOn)
+	polltest.Eventually(t, 15*time.Second, "the gateway is stopped", func() bool { // the signal's sender does not wait for it
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+	return goOn
+}
+
+// TestAGatewayThatDoesNotAnswer about a registration has the one that it is to have when it goes on: the
+// old one after a Put that failed, and the new one after a Renew.
+func TestAGatewayThatDoesNotAnswer(t *testing.T) {
+	d := newDaemon(t, newConfig(t), nil)
+	one, two := echoes(t), echoes(t)
+	put, renewed := d.create("put", one), d.create("renewed", one)
+	goOn := stop(t, d.pid())
+	briefly := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	if err := d.Put(briefly(), registration(t, "put", one, two), nil); err == nil {
+		t.Error("a gateway that hangs has put a policy in force")
+	}
+	if err := d.Renew(briefly(), registration(t, "renewed", two)); err == nil {
+		t.Error("a gateway that hangs has renewed a registration")
+	}
+	goOn()
+	if err := d.Renew(t.Context(), registration(t, "nobody", two)); err != nil || d.Has("nobody") {
+		t.Errorf("a sandbox that is gone: %v", err)
+	}
+	reached := func(s *sentry, address string) bool {
+		conn, _, err := s.dial(address)
+		if err != nil {
+			t.Error(err)
+		}
+		return conn != nil
+	}
+	polltest.Eventually(t, 15*time.Second, "both are told", func() bool {
+		if d.take(t.Context()) != nil {
+			return false
+		}
+		defer d.give()
+		return !d.sandboxes["put"].stale && !d.sandboxes["renewed"].stale
+	})
+	for what, got := range map[string]bool{
+		"what the old policy allows":     reached(put, one),
+		"what the new one would allow":   !reached(put, two),
+		"what was allowed":               !reached(renewed, one),
+		"what the renewed policy allows": reached(renewed, two),
+	} {
+		if !got {
+			t.Errorf("%s is decided otherwise", what)
+		}
 	}
 }

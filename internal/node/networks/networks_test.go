@@ -286,3 +286,37 @@ func TestSecretsAreNeverTold(t *testing.T) {
 		t.Errorf("a caller that is bound: %v", err)
 	}
 }
+
+// TestAChangeOfASecretReachesAll goes on behind a sandbox that cannot be told, and leaves out those that are
+// another tenant's, or have ended.
+func TestAChangeOfASecretReachesAll(t *testing.T) {
+	n, parts := newNetworks(t, "/bin/false", files(), nil)
+	set := func(value string) error {
+		_, err := NewSecrets(n).SetSecret(nodetest.AsOwner, "KEY", api.SecretRequest{Value: value, SecretBinding: api.SecretBinding{Names: []string{"llm.example.org"}, Header: "Authorization"}})
+		return err
+	}
+	if err := set("first"); err != nil {
+		t.Fatal(err)
+	}
+	network, err := n.asked(nodetest.AsOwner, Owner{access.DefaultTenant, "sbx_root"}, &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Rules: map[string]api.NetworkTreatment{
+		"llm.example.org": {Secret: &api.NetworkSecret{Header: "Authorization", Value: "Bearer ${KEY}"}},
+	}}}, reach.Network{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	network.Authority = []byte("nobody can read this")
+	with := func() *sandboxes.Instance {
+		b := parts.Add(t, nodetest.Answer)
+		b.Amend(func(rec *sandboxes.Record) { rec.SetNetwork(network) })
+		return b
+	}
+	one, two, without, ended := with(), with(), parts.Add(t, nodetest.Answer), with()
+	ended.Take() // its sentry
+	err = set("second")
+	if err == nil || !strings.Contains(err.Error(), one.ID) || !strings.Contains(err.Error(), two.ID) {
+		t.Errorf("it ended at the first that could not be told: %v", err)
+	}
+	if err != nil && (strings.Contains(err.Error(), without.ID) || strings.Contains(err.Error(), ended.ID)) {
+		t.Errorf("it told others: %v", err)
+	}
+}

@@ -2,11 +2,14 @@ package networks
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/secrets"
+	"ramet.dev/ramet/internal/node/sandboxes"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/service/audit"
 )
@@ -78,25 +81,52 @@ func (s Secrets) RemoveSecret(ctx context.Context, name string) error {
 	return s.changed(ctx, caller.Tenant, name)
 }
 
-// changed tells the gateway of the sandboxes that have a secret in their documents. Requests that
-// begin later have what it is now.
+// changed tells the gateway of the sandboxes that have a secret in their documents, of all of them also if
+// ctx ends or one fails: the secret has changed. Requests that begin later have what it is now. With an error
+// the gateway did not answer, and is told as soon as it does.
 func (s Secrets) changed(ctx context.Context, tenant, name string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.n.cfg.Timeout)
+	defer cancel()
 	s.n.prepared.forget()
+	var errs []error
 	for _, b := range s.n.cfg.Sandboxes.All() {
-		rec, sentry := b.Record(), b.Sentry()
-		if sentry == nil || rec.Tenant() != tenant || len(rec.Reach.Authority) == 0 || rec.Sandbox.Network == nil {
+		if b.Tenant() != tenant {
 			continue
+		}
+		if err := s.renew(ctx, b, name); err != nil {
+			errs = append(errs, fmt.Errorf("sandbox %s: %w", b.ID, err))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("the change of the secret is kept, and not all of its sandboxes have it yet: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// renew tells the gateway of a sandbox, if a secret is in its document. It is no error if the sandbox is
+// gone, or goes meanwhile.
+func (s Secrets) renew(ctx context.Context, b *sandboxes.Instance, name string) error {
+	b.Op.RLock() // it stays in its sentry, and its network as it is
+	defer b.Op.RUnlock()
+	for {
+		changes := s.n.prepared.changes.Load()
+		rec, sentry := b.Record(), b.Sentry()
+		if sentry == nil || len(rec.Reach.Authority) == 0 || rec.Sandbox.Network == nil {
+			return nil
 		}
 		compiled, err := policy.Compile(s.n.spec(rec.Network()), notOwn)
 		if err != nil {
 			return err
 		}
 		if !slices.Contains(secretsIn(compiled), name) {
-			continue
+			return nil
 		}
-		if err := s.n.enforce(ctx, rec, sentry, nil); err != nil {
+		r, err := s.n.registration(rec, sentry)
+		if err != nil {
+			return err
+		}
+		if err := s.n.host.Renew(ctx, r); err != nil || s.n.prepared.changes.Load() == changes {
 			return err
 		}
 	}
-	return nil
 }
