@@ -13,13 +13,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Limits bound what is kept of a fork.
 type Limits struct {
 	Answers int   // and as many different questions of each branch are counted
-	Bytes   int64 // of all answers
+	Bytes   int64 // of the bodies of all answers, and of questions that are being asked
 	Body    int64 // of the body of a question, and of that of an answer
 	// Wait is how long a branch waits for an answer that another one is about to get; then
 	// it asks for itself.
@@ -45,7 +46,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	answers map[key][]*answer
 	count   int
-	bytes   int64
+	bytes   int64                  // of answers that are kept, and of bodies that are under way
 	asked   map[string]map[key]int // by branch: how often
 }
 
@@ -53,6 +54,7 @@ type Recorder struct {
 type answer struct {
 	done chan struct{} // closed when the rest is known
 	kept bool
+	room int64 // bytes that count for body; of the branch that gets it
 
 	status          int
 	header, trailer http.Header
@@ -89,11 +91,21 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get("Upgrade") != "" {
 		return t.next.RoundTrip(req)
 	}
-	k, req, ok, err := t.recorder.identify(t.realm, req)
+	k, req, body, err := t.recorder.identify(t.realm, req)
 	if err != nil {
+		body.give()
 		return nil, err
 	}
-	if !ok {
+	res, err := t.ask(k, req, body)
+	if err != nil || body.unsent {
+		body.give()
+	}
+	return res, err
+}
+
+// ask is RoundTrip for a request whose body was read.
+func (t *transport) ask(k key, req *http.Request, body *joined) (*http.Response, error) {
+	if body.large {
 		return t.next.RoundTrip(req)
 	}
 	a, first := t.recorder.ask(t.branch, k)
@@ -109,18 +121,19 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-a.done:
 	case <-timer.C:
 		return t.next.RoundTrip(req)
-	case <-req.Context().Done():
+	case <-req.Context().Done(): // nothing was sent
 		return nil, fmt.Errorf("wait for the answer of another branch: %w", context.Cause(req.Context()))
 	}
 	if !a.kept {
 		return t.next.RoundTrip(req)
 	}
+	body.unsent = true
 	return a.response(req), nil
 }
 
-// identify reads the body of a request and returns the key of its question, with the request
-// to send instead. It reports false if the body is too large.
-func (r *Recorder) identify(realm string, req *http.Request) (key, *http.Request, bool, error) {
+// identify reads the body of a request and returns the key of its question, with the request to send
+// instead and its body. One that is too large, or for which there is no room, is not read to its end.
+func (r *Recorder) identify(realm string, req *http.Request) (key, *http.Request, *joined, error) {
 	h := sha256.New()
 	part(h, realm)
 	part(h, req.Method)
@@ -132,31 +145,82 @@ func (r *Recorder) identify(realm string, req *http.Request) (key, *http.Request
 			part(h, "+"+v)
 		}
 	}
+	body := &joined{recorder: r}
 	if req.Body == nil || req.Body == http.NoBody {
-		return key(h.Sum(nil)), req, true, nil
+		return key(h.Sum(nil)), req, body, nil
 	}
-	text, err := io.ReadAll(io.LimitReader(req.Body, r.limits.Body+1))
-	if err != nil {
-		return key{}, nil, false, fmt.Errorf("read body: %w", err)
+	context.AfterFunc(req.Context(), body.give) // where nobody closes it
+	var text bytes.Buffer
+	limit := r.limits.Body + 1
+	for text.Len() < int(limit) {
+		next := min(bodyPart, limit-int64(text.Len()))
+		if !r.take(next) {
+			body.large = true
+			break
+		}
+		body.room.Add(next)
+		if _, err := io.CopyN(&text, req.Body, next); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return key{}, nil, body, fmt.Errorf("read body: %w", err)
+		}
 	}
+	spare := body.room.Load() - int64(text.Len())
+	body.room.Add(-spare)
+	r.give(spare)
 	sent := req.WithContext(req.Context()) // a transport must not change its request
-	if int64(len(text)) > r.limits.Body {
-		sent.Body = &joined{io.MultiReader(bytes.NewReader(text), req.Body), req.Body}
-		return key{}, sent, false, nil
+	sent.Body, body.Closer = body, req.Body
+	if body.large = body.large || int64(text.Len()) == limit; body.large {
+		body.Reader = io.MultiReader(&text, req.Body)
+		return key{}, sent, body, nil
 	}
-	part(h, string(text))
-	sent.Body = &joined{bytes.NewReader(text), req.Body}
-	return key(h.Sum(nil)), sent, true, nil
+	fmt.Fprintf(h, "%d:", text.Len()) // as part, without a copy
+	h.Write(text.Bytes())
+	body.Reader = &text
+	return key(h.Sum(nil)), sent, body, nil
+}
+
+// bodyPart is how much of a body is read at once, and how much room it takes.
+const bodyPart = 32 << 10
+
+// take makes room for bytes of a body, if there is some.
+func (r *Recorder) take(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes+n > r.limits.Bytes {
+		return false
+	}
+	r.bytes += n
+	return true
+}
+
+func (r *Recorder) give(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bytes -= n
 }
 
 // part adds a text to a hash so that no two lists of texts are the same.
 func part(h hash.Hash, s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
 
-// joined is a body with another reader.
+// joined is a body of which a part was read, or all of it. It takes room until it is closed.
 type joined struct {
 	io.Reader
 	io.Closer
+	recorder *Recorder
+	room     atomic.Int64
+	large    bool // it is not part of the key, and not all of it was read
+	unsent   bool // its question was answered by an answer that was kept
 }
+
+// Close implements io.Closer.
+func (j *joined) Close() error {
+	j.give()
+	return j.Closer.Close()
+}
+
+// give gives the room back.
+func (j *joined) give() { j.recorder.give(j.room.Swap(0)) }
 
 // ask counts a question of a branch and returns the answer that is for it. first says that
 // the branch has to get it. There is none if there is no room.
@@ -216,12 +280,12 @@ func (r *Recorder) finish(k key, a *answer, keep bool) {
 		return
 	default:
 	}
-	size := int64(len(a.body))
-	if keep && r.bytes+size <= r.limits.Bytes {
+	if keep {
 		a.kept = true
-		r.bytes += size
+		r.bytes += int64(len(a.body)) - a.room
 	} else {
 		a.body = nil
+		r.bytes -= a.room
 		i := slices.Index(r.answers[k], a)
 		r.answers[k] = slices.Delete(r.answers[k], i, i+1)
 		r.count--
@@ -262,6 +326,11 @@ func (t *tee) Read(b []byte) (int, error) {
 	if t.over {
 		return n, err
 	}
+	if !t.recorder.take(int64(n)) {
+		t.end(false)
+		return n, err
+	}
+	t.answer.room += int64(n)
 	t.answer.body = append(t.answer.body, b[:n]...)
 	switch {
 	case int64(len(t.answer.body)) > t.recorder.limits.Body, err != nil && !errors.Is(err, io.EOF):

@@ -29,6 +29,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		body = string(b)
+		defer r.Body.Close()
 	}
 	s.mu.Lock()
 	s.n++
@@ -183,6 +184,55 @@ func TestLimits(t *testing.T) {
 	}
 	if small.bytes > 15 || small.count != 1 {
 		t.Errorf("%d answers with %d bytes are kept", small.count, small.bytes)
+	}
+}
+
+// TestBodiesUnderWay take room of the answers until they are sent, or kept: what has none passes, and is not
+// recorded.
+func TestBodiesUnderWay(t *testing.T) {
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	s := &server{edit: func(n int, res *http.Response) error {
+		if n <= 2 {
+			arrived <- struct{}{}
+			<-goOn
+			res.StatusCode = 503
+		}
+		return nil
+	}}
+	r := NewRecorder(Limits{Answers: 10, Bytes: 250, Body: 99, Wait: time.Minute})
+	var wg sync.WaitGroup
+	for _, text := range []string{"a", "b"} {
+		wg.Go(func() {
+			if _, err := ask(t, r.Transport(text, "", s), "POST", "/"+text, strings.Repeat(text, 80)); err != nil {
+				t.Error(err)
+			}
+		})
+		<-arrived
+	}
+	c := strings.Repeat("c", 80)
+	expect(t, r.Transport("c", "", s), "3 POST /c "+c, "POST", "/c", c)
+	expect(t, r.Transport("d", "", s), "4 POST /c "+c, "POST", "/c", c)
+	if r.count != 2 {
+		t.Errorf("%d answers are recorded", r.count)
+	}
+	close(goOn)
+	wg.Wait()
+	expect(t, r.Transport("c", "", s), "5 POST /c "+c, "POST", "/c", c)
+	expect(t, r.Transport("d", "", s), "5 POST /c "+c, "POST", "/c", c)
+	// What fails, is too large, or is answered by what was kept gives its room back.
+	failing := &server{edit: func(int, *http.Response) error { return errors.New("no server") }}
+	if _, err := ask(t, r.Transport("e", "", failing), "POST", "/e", c); err == nil {
+		t.Error("there is no server")
+	}
+	expect(t, r.Transport("e", "", s), "6 POST /e "+strings.Repeat("e", 110), "POST", "/e", strings.Repeat("e", 110))
+	var kept int64
+	for _, answers := range r.answers {
+		for _, a := range answers {
+			kept += int64(len(a.body))
+		}
+	}
+	if r.bytes != kept || kept == 0 {
+		t.Errorf("answers of %d bytes are kept, and %d count", kept, r.bytes)
 	}
 }
 
