@@ -28,7 +28,8 @@ type call struct {
 	name string
 	// apart calls have a sandbox of their own, as others would wait for them.
 	apart bool
-	// outlives calls may succeed although the process of their sandbox was killed: they use what is on disk.
+	// outlives calls may succeed although the process of their sandbox was killed: they use what is on disk,
+	// or a child that was about to be born.
 	outlives bool
 	// on makes the call. It waits for more than the test does, or is short and made over and over.
 	on func(*user) error
@@ -210,7 +211,7 @@ var calls = []call{
 			return err
 		})
 	}},
-	{name: "promote", apart: true, on: func(u *user) error {
+	{name: "promote", apart: true, outlives: true, on: func(u *user) error {
 		return u.withChild(func(child string) error {
 			_, err := u.Sandboxes.Promote(u.ctx, child)
 			return err

@@ -38,7 +38,7 @@ CALLS: Dict[str, Call] = {}
 APART: Set[str] = set()
 """Calls with a sandbox of their own, as others would wait for them."""
 OUTLIVES: Set[str] = set()
-"""Calls that may succeed although the process of the sandbox was killed: they use what is on disk."""
+"""Calls that may succeed although the process of the sandbox was killed: by what is on disk, or a child that is about to be born."""
 
 
 def call(name: str, *, apart: bool = False, outlives: bool = False) -> Callable[[Call], None]:
@@ -245,7 +245,7 @@ async def _(sandbox: Any) -> None:
     await removed([child])
 
 
-@call("promote", apart=True)
+@call("promote", apart=True, outlives=True)
 async def _(sandbox: Any) -> None:
     (child,) = await now(sandbox.fork(ttl=TO_LIVE))
     await now(sandbox.promote(child))

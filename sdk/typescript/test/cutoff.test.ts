@@ -18,7 +18,7 @@ const size = 8 << 20
 interface Call {
   /** It has a sandbox of its own, as others would wait for it. */
   apart?: boolean
-  /** It may succeed although the process of its sandbox was killed: it uses what is on disk. */
+  /** It may succeed although the process of its sandbox was killed: by what is on disk, or a child that is about to be born. */
   outlives?: boolean
   /** Waits for more than the test does, or is short and made over and over. */
   on(sandbox: Sandbox, signal: AbortSignal): Promise<unknown>
@@ -85,7 +85,7 @@ const calls: Record<string, Call> = {
   hibernate: { apart: true, outlives: true, on: async (sandbox, signal) => (await sandbox.hibernate({ signal })).wake({ signal }) },
   diff: { apart: true, on: (sandbox, signal) => onChild(sandbox, signal, (child) => sandbox.diff(child, { signal })) },
   merge: { apart: true, on: (sandbox, signal) => onChild(sandbox, signal, (child) => sandbox.merge(child, { paths: ['/srv'], signal })) },
-  promote: { apart: true, on: (sandbox, signal) => onChild(sandbox, signal, (child) => sandbox.promote(child, { signal })) },
+  promote: { apart: true, outlives: true, on: (sandbox, signal) => onChild(sandbox, signal, (child) => sandbox.promote(child, { signal })) },
 }
 
 let world: World
