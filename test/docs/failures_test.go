@@ -6,8 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +23,8 @@ import (
 // to live.
 const (
 	within = 2 * time.Second
-	toLive = int64(3000) // ms
+	busy   = 2 * time.Second // more on a machine that is busy with something else
+	toLive = int64(3000)     // ms
 )
 
 // call is a call of the Go client that something is to happen to.
@@ -337,7 +341,7 @@ func cutOff(t *testing.T, base *user, own map[string]*user, happens func(cancel 
 					err = fmt.Errorf("before anything happened: %w", err)
 				case err == nil && (at.IsZero() || began.Before(at) || !c.outlives):
 					first()
-					if at.IsZero() || time.Since(at) < within {
+					if at.IsZero() || time.Since(at) < within+busy {
 						continue
 					}
 				}
@@ -362,6 +366,23 @@ func cutOff(t *testing.T, base *user, own map[string]*user, happens func(cancel 
 		}
 	}
 	return all
+}
+
+// lateness returns how late an error may be now.
+func lateness(t *testing.T) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	load, err := strconv.ParseFloat(strings.Fields(string(text))[0], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if load > float64(runtime.NumCPU()) {
+		return within + busy
+	}
+	return within
 }
 
 // TestClientCallsThatAreCutOff has the caller, the daemon and the sandboxes end in the middle of every
@@ -394,7 +415,7 @@ func TestClientCallsThatAreCutOff(t *testing.T) {
 			if !slices.Contains(codes, api.CodeOf(c.err)) || !what.MatchString(c.err.Error()) {
 				t.Errorf("%s: %v (%s), and not %v that says %v", c.name, c.err, api.CodeOf(c.err), codes, what)
 			}
-			if c.late > within {
+			if c.late > lateness(t) {
 				t.Errorf("%s: its error comes after %v: %v", c.name, c.late, c.err)
 			}
 		}
