@@ -55,6 +55,11 @@ func (s *Sentry) open(ctx context.Context, call *wire.Call, fds ...*os.File) (c 
 func (s *Sentry) openTraced(ctx context.Context, call *wire.Call, fds ...*os.File) (c *wire.Conn, span context.Context, done func(), err error) {
 	span, ended := tracing.Start(ctx, "sentry "+string(call.Op))
 	if c, err = s.dial(); err != nil {
+		if errors.Is(err, unix.ECONNREFUSED) { // nobody listens any more
+			if reason := s.reason(ctx); reason != nil {
+				err = reason
+			}
+		}
 		ended(err)
 		return nil, nil, nil, err
 	}
@@ -106,12 +111,21 @@ func (s *Sentry) callError(ctx context.Context, call *wire.Call, err error) erro
 		return fmt.Errorf("%s: %w", call.Op, context.Cause(ctx))
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		// The process closes its sockets before it can be waited for.
-		select {
-		case <-s.done:
-			return s.end
-		case <-time.After(endTimeout):
+		if reason := s.reason(ctx); reason != nil {
+			return reason
 		}
 	}
 	return fmt.Errorf("%s: %w", call.Op, err)
+}
+
+// reason returns why the sentry ended, whose sockets are closed, or nil if it has not ended: it closes
+// them before it can be waited for.
+func (s *Sentry) reason(ctx context.Context) error {
+	select {
+	case <-s.done:
+		return s.end
+	case <-ctx.Done():
+	case <-time.After(endTimeout):
+	}
+	return nil
 }

@@ -151,6 +151,24 @@ func TestEndDuringCall(t *testing.T) {
 	}
 }
 
+// TestCallOfTheDying checks that a call of a process that is being killed says so, however far that is.
+func TestCallOfTheDying(t *testing.T) {
+	l := newLauncher(t, normal)
+	for range 5 {
+		s := start(t, l)
+		if err := unix.Kill(s.PID(), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			_, err := s.Call(context.Background(), &wire.Call{Op: wire.OpInfo}, nil)
+			wantCode(t, err, api.CodeSandboxDied)
+			if err == nil || !strings.Contains(err.Error(), "sentry") || strings.Contains(err.Error(), "refused") {
+				t.Errorf("the reason is %v", err)
+			}
+		}
+	}
+}
+
 func TestExec(t *testing.T) {
 	s := start(t, newLauncher(t, normal))
 	ctx := context.Background()
