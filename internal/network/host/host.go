@@ -74,6 +74,7 @@ type Host struct {
 	sandboxes map[string]*sandbox
 	tenants   tenants
 	known     sync.Map // the ids of sandboxes, for those without the turn
+	renewals  renewals // that the next one who has the turn takes over
 	hello     control.Hello
 	restarts  atomic.Int64  // of gateways that ended while sandboxes needed them
 	again     chan struct{} // has one when what failed is to be tried again at once
@@ -112,13 +113,41 @@ func (h *Host) take(ctx context.Context) error {
 		return errClosed
 	}
 	if h.ctx.Err() != nil {
-		h.give()
+		<-h.turn
 		return errClosed
 	}
+	h.absorb()
 	return nil
 }
 
-func (h *Host) give() { <-h.turn }
+// give gives the turn back. A renewal whose caller did not wait for it is taken over.
+func (h *Host) give() {
+	<-h.turn
+	h.settle()
+}
+
+// settle takes over renewals, unless another has the turn: that one does it then.
+func (h *Host) settle() {
+	for h.renewals.waiting() {
+		select {
+		case h.turn <- struct{}{}:
+			h.absorb()
+			<-h.turn
+		default:
+			return
+		}
+	}
+}
+
+// absorb takes over renewals. The gateway is told soon. The caller has the turn.
+func (h *Host) absorb() {
+	for _, r := range h.renewals.take() {
+		if s := h.sandboxes[r.ID]; s != nil && (s.stale || !reflect.DeepEqual(s.registration, r)) {
+			s.registration, s.stale = r, true
+			h.goOn()
+		}
+	}
+}
 
 // Ready starts the gateway if there is none.
 func (h *Host) Ready(ctx context.Context) error {
@@ -189,15 +218,16 @@ func (h *Host) replace(ctx context.Context, s *sandbox, r gateway.Registration) 
 // Renew puts a registration of a sandbox in force in place of the one that it has, if it has one. With an
 // error the gateway may not know it yet: it is told as soon as it answers.
 func (h *Host) Renew(ctx context.Context, r gateway.Registration) error {
+	h.renewals.add(r)
 	if err := h.take(ctx); err != nil {
+		h.settle()
 		return err
 	}
 	defer h.give()
 	s := h.sandboxes[r.ID]
-	if s == nil || !s.stale && reflect.DeepEqual(s.registration, r) {
+	if s == nil || !s.stale {
 		return nil
 	}
-	s.registration, s.stale = r, true
 	err := h.ensure(ctx)
 	if err == nil && s.stale {
 		err = h.retell(ctx, s)

@@ -116,11 +116,11 @@ func stop(t *testing.T, pid int) (goOn func()) {
 }
 
 // TestAGatewayThatDoesNotAnswer about a registration has the one that it is to have when it goes on: the
-// old one after a Put that failed, and the new one after a Renew.
+// old one after a Put that failed, and the new one after a Renew, also one that never had the turn.
 func TestAGatewayThatDoesNotAnswer(t *testing.T) {
 	d := newDaemon(t, newConfig(t), nil)
 	one, two := echoes(t), echoes(t)
-	put, renewed := d.create("put", one), d.create("renewed", one)
+	put, renewed, again := d.create("put", one), d.create("renewed", one), d.create("again", one)
 	goOn := stop(t, d.pid())
 	briefly := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -130,7 +130,14 @@ func TestAGatewayThatDoesNotAnswer(t *testing.T) {
 	if err := d.Put(briefly(), registration(t, "put", one, two), nil); err == nil {
 		t.Error("a gateway that hangs has put a policy in force")
 	}
-	if err := d.Renew(briefly(), registration(t, "renewed", two)); err == nil {
+	if err := d.take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Renew(briefly(), registration(t, "renewed", two)); err == nil { // it does not even get the turn
+		t.Error("a registration was renewed beside another change")
+	}
+	d.give()
+	if err := d.Renew(briefly(), registration(t, "again", two)); err == nil {
 		t.Error("a gateway that hangs has renewed a registration")
 	}
 	goOn()
@@ -144,18 +151,25 @@ func TestAGatewayThatDoesNotAnswer(t *testing.T) {
 		}
 		return conn != nil
 	}
-	polltest.Eventually(t, 15*time.Second, "both are told", func() bool {
+	polltest.Eventually(t, 15*time.Second, "all are told", func() bool {
 		if d.take(t.Context()) != nil {
 			return false
 		}
 		defer d.give()
-		return !d.sandboxes["put"].stale && !d.sandboxes["renewed"].stale
+		for _, s := range d.sandboxes {
+			if s.stale {
+				return false
+			}
+		}
+		return true
 	})
 	for what, got := range map[string]bool{
 		"what the old policy allows":     reached(put, one),
 		"what the new one would allow":   !reached(put, two),
 		"what was allowed":               !reached(renewed, one),
 		"what the renewed policy allows": reached(renewed, two),
+		"what was allowed before":        !reached(again, one),
+		"what is allowed since":          reached(again, two),
 	} {
 		if !got {
 			t.Errorf("%s is decided otherwise", what)
