@@ -37,6 +37,7 @@ var arrows = []struct {
 	{"internal/engine/idlepoll", []string{"api"}, "it is told that there is a request, not of what"},
 	{"internal/docgen", []string{"internal/server/rest", "api"}, "it renders what the code says of itself"},
 	{"internal/polltest", nil, "waiting in tests"},
+	{"internal/judges", nil, "installing for tests; what is judged is not its business"},
 	{"internal/archtest", nil, "it reads source text only"},
 
 	{"internal/engine/wire", []string{"internal/engine/interp", "api", "internal/engine/snapfile"}, "the host side and the sentry meet here only"},
@@ -282,7 +283,7 @@ var arrows = []struct {
 }
 
 // testSupport are the packages that exist for the tests of others.
-var testSupport = []string{"test/harness", "internal/polltest", "internal/node/transition/transitiontest", "internal/engine/launch/launchtest", "internal/node/nodetest", "internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
+var testSupport = []string{"test/harness", "internal/polltest", "internal/judges", "internal/node/transition/transitiontest", "internal/engine/launch/launchtest", "internal/node/nodetest", "internal/sentry/savedtest", "internal/server/rest/apitest", "internal/workload/fakedaemon", "internal/storage/hostfs/faultfs", "internal/storage/erofs/erofstest", "internal/storage/pages/pagestest"}
 
 // restricted are imports that few may have: a path, or all below it. Tests are
 // held to it too.

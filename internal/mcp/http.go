@@ -15,12 +15,10 @@ import (
 // Handler serves the protocol over HTTP. Each request has a token of the daemon, whose rights it has: daemon
 // returns a client for it. There are no sessions.
 func Handler(version string, daemon func(token string) (*client.Client, error)) http.Handler {
-	served := sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
+	guarded := served(func(r *http.Request) *sdk.Server {
 		c, _ := r.Context().Value(clientKey{}).(*client.Client)
 		return NewServer(version, c, nil)
-	}, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
-	// A page in a browser of the user's machine has no business here, whichever name it has for this address.
-	guarded := http.NewCrossOriginProtection().Handler(served)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := clientOf(r, daemon)
 		if err != nil {
@@ -30,6 +28,13 @@ func Handler(version string, daemon func(token string) (*client.Client, error)) 
 		defer c.Close()
 		guarded.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), clientKey{}, c)))
 	})
+}
+
+// served serves servers, of which each request has its own.
+func served(server func(*http.Request) *sdk.Server) http.Handler {
+	h := sdk.NewStreamableHTTPHandler(server, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+	// A page in a browser of the user's machine has no business here, whichever name it has for this address.
+	return http.NewCrossOriginProtection().Handler(h)
 }
 
 type clientKey struct{}

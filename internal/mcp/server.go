@@ -30,8 +30,10 @@ func NewServer(version string, daemon *client.Client, start func(context.Context
 		Name: "ramet", Title: "Ramet: sandboxes that fork", Version: version, WebsiteURL: "https://ramet.dev",
 	}, &sdk.ServerOptions{
 		Instructions: instructions,
-		Capabilities: &sdk.ServerCapabilities{},
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}}, // the lists never change
 		SchemaCache:  schemas,
+		// What a token may see is its owner's business, and no cache's between.
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 	})
 	s.addCreate(out)
 	s.addInspect(out)

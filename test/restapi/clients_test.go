@@ -1,10 +1,11 @@
 package restapi
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ramet.dev/ramet/internal/judges"
 )
 
 func TestTypeScriptTypesCompile(t *testing.T) {
@@ -37,15 +38,13 @@ const (
 )
 
 func TestGoClientCompiles(t *testing.T) {
-	if os.Getenv(envBuild) == "" {
-		t.Skipf("%s is not set", envBuild)
-	}
+	judges.MayDownload(t)
 	doc := theDaemon(t).document(t)
 	dir := filepath.Dir(doc)
 	env := []string{"GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0"}
 	run(t, dir, env, "go", "mod", "init", "generated.example")
 	if out, err := try(t, dir, env, "go", "get", oapiRuntime); err != nil {
-		t.Skipf("modules cannot be downloaded: %v: %s", err, lastLine(out))
+		t.Skipf("modules cannot be downloaded: %v: %s", err, judges.LastLine(out))
 	}
 	run(t, dir, env, "go", "run", oapiCodegen, "-generate", "types,client", "-package", "generated", "-o", "api.go", doc)
 	copyTo(t, dir, "use.go.txt", "use.go")
