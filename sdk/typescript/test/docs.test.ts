@@ -6,7 +6,7 @@ import { basename, dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { packageDir, program, repository } from './harness.js'
 
-const documents = [join(packageDir, 'README.md'), join(repository, 'docs/typescript.md'), ...pagesOf('recipes'), ...pagesOf('docs/coming-from')]
+const documents = [join(packageDir, 'README.md'), ...['typescript', 'integrations'].map((name) => join(repository, `docs/${name}.md`)), ...pagesOf('recipes'), ...pagesOf('docs/coming-from')]
 const dir = mkdtempSync(join(packageDir, 'build/docs-')) // in the package, which finds itself by its name there
 after(() => rmSync(dir, { recursive: true }))
 
@@ -38,7 +38,10 @@ function snippetsOf(file: string): Snippet[] {
   return out
 }
 
-const snippets = documents.flatMap(snippetsOf)
+/** Examples of adapters need their frameworks. */
+const adapter = /from 'ramet\/(?!vitest)/
+const all = documents.flatMap(snippetsOf)
+const snippets = existsSync(join(packageDir, 'lib/integrations')) ? all : all.filter(({ code }) => !adapter.test(code))
 
 before(() => {
   // All are compiled in one run, as a user with strict settings does.

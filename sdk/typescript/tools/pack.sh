@@ -4,9 +4,11 @@ set -eu
 cd "$(dirname "$0")/.."
 . tools/setup.sh
 setup
+frameworks
 rm -rf lib dist
 mkdir -p dist
 node node_modules/typescript/bin/tsc -p .
+node node_modules/typescript/bin/tsc -p src/integrations
 cp ../../LICENSE LICENSE
 npm pack --silent --pack-destination dist >/dev/null
 platform=$cache/linux-x64

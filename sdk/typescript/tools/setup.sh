@@ -27,3 +27,20 @@ setup() {
 	fi
 	ln -sfn "$cache/tools/node_modules" node_modules
 }
+
+# Puts the packages of tools/frameworks/package.json among the others, after setup. Returns 1 after a
+# reason if they cannot be had: all but the adapters works without them.
+frameworks() {
+	stamp=$cache/frameworks/complete-$(sha256sum tools/frameworks/package-lock.json | cut -c1-16)
+	if [ ! -e "$stamp" ]; then
+		rm -rf "$cache/frameworks" && mkdir -p "$cache/frameworks"
+		cp tools/frameworks/package.json tools/frameworks/package-lock.json "$cache/frameworks/"
+		npm ci --prefix "$cache/frameworks" --ignore-scripts --no-audit --no-fund --fetch-retries=1 >/dev/null 2>"$cache/frameworks.err" ||
+			{ echo "the frameworks cannot be installed: $(tail -1 "$cache/frameworks.err")"; return 1; }
+		touch "$stamp"
+	fi
+	mkdir -p node_modules/@langchain
+	for name in @langchain/core ai deepagents langchain; do
+		ln -sfn "$cache/frameworks/node_modules/$name" "node_modules/$name"
+	done
+}
