@@ -103,11 +103,18 @@ func docFaults(file, text string, all []string, read func(file string) string) [
 	return faults
 }
 
+// listOfDocuments tells language models which documents there are.
+const listOfDocuments = "llms.txt"
+
 func TestDocumentsReferToWhatExists(t *testing.T) {
 	all := ourFiles(t)
+	list := string(read(t, listOfDocuments))
 	for _, f := range all {
-		if path.Ext(f) != ".md" {
+		if path.Ext(f) != ".md" && f != listOfDocuments {
 			continue
+		}
+		if strings.HasPrefix(f, "docs/") && !strings.HasPrefix(f, "docs/architecture/") && !strings.Contains(list, "]("+f+")") {
+			t.Errorf("%s does not list %s", listOfDocuments, f)
 		}
 		for _, fault := range docFaults(f, string(read(t, f)), all, func(file string) string { return string(read(t, file)) }) {
 			t.Errorf("%s %s", f, fault)

@@ -37,6 +37,7 @@ var arrows = []struct {
 	{"internal/engine/idlepoll", []string{"api"}, "it is told that there is a request, not of what"},
 	{"internal/docgen", []string{"internal/server/rest", "api"}, "it renders what the code says of itself"},
 	{"internal/polltest", nil, "waiting in tests"},
+	{"skills", nil, "texts; what is done with them is not its business"},
 	{"internal/judges", nil, "installing for tests; what is judged is not its business"},
 	{"internal/archtest", nil, "it reads source text only"},
 
@@ -219,7 +220,7 @@ var arrows = []struct {
 	{"internal/cli/service", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "internal/httpwire", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli", []string{
 		"client", "internal/cli/compare", "internal/cli/console", "internal/cli/explore", "internal/cli/files", "internal/cli/images", "internal/cli/lineage", "internal/cli/network", "internal/cli/processes", "internal/cli/run", "internal/cli/sandboxes",
-		"internal/cli/service", "internal/cli/session", "internal/cli/values", "internal/mcp", "internal/httpwire", "api",
+		"internal/cli/service", "internal/cli/session", "internal/cli/values", "internal/mcp", "skills", "internal/httpwire", "api",
 	}, "the command line is a client like any other: what it can do, REST can do"},
 	{"internal/workload", []string{"client", "api"}, "it finds out what any user of the client could"},
 	{"internal/demo", []string{"client", "api", "internal/workload"}, "it shows what any user of the client can do"},

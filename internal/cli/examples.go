@@ -178,6 +178,7 @@ ramet token create --scope exec --tree base --ttl 12h`,
 		"token rm":     `ramet token rm tok_3famkokrbrsecelu`,
 		"tenant": `ramet tenant ls
 ramet tenant quota acme --sandboxes 20 --memory 8G`,
+		"skill": `ramet skill > .claude/skills/ramet/SKILL.md`,
 		"mcp": `ramet mcp
 ramet mcp --http 127.0.0.1:8765`,
 		"tenant ls":   `ramet tenant ls`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/mcp"
+	"ramet.dev/ramet/skills"
 )
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -61,4 +63,17 @@ func (a *app) serveMCP(ctx context.Context, c *client.Client, address string) er
 		return err
 	}
 	return nil
+}
+
+func (a *app) skillCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "skill", Short: "Print a skill: how coding agents use this command line", Args: cobra.NoArgs,
+		Long: "Print a page in the form of Agent Skills, for agents that work with commands instead of tools. Claude Code, for example, reads it as .claude/skills/ramet/SKILL.md of a project or of the home directory.",
+		RunE: func(*cobra.Command, []string) error {
+			return a.Show(map[string]any{"name": "ramet", "text": skills.Ramet}, func(w io.Writer) error {
+				_, err := io.WriteString(w, skills.Ramet)
+				return err
+			})
+		},
+	}
 }

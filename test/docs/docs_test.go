@@ -77,7 +77,7 @@ func TestDocs(t *testing.T) {
 func pages(t *testing.T) []string {
 	t.Helper()
 	all := []string{filepath.Join(top, "README.md"), filepath.Join(top, "CONTRIBUTING.md")}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "skills/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(top, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,8 @@
+package skills
+
+import _ "embed"
+
+// Ramet is the SKILL.md of the skill "ramet".
+//
+//go:embed ramet/SKILL.md
+var Ramet string
