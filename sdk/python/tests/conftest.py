@@ -14,11 +14,12 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator, TypeVar
+from typing import Callable, Iterator, Mapping, TypeVar
 
 import pytest
 
 import ramet
+from llm import KEY, Llm
 from ramet._config import find_program
 
 IMAGE = ["image", "build", "python", "--include", "python3-numpy"]
@@ -92,8 +93,8 @@ def environment(home: Path, data: str = "") -> dict[str, str]:
     }
 
 
-def start(home: Path, *args: str) -> Daemon:
-    """Start a daemon that has the image."""
+def start(home: Path, *args: str, more: Mapping[str, str] = {}) -> Daemon:
+    """Start a daemon that has the image, with more variables."""
     source = image_dir()
     if source is None:
         pytest.skip("the image of the documents is not at hand: RAMET_TEST_BUILD=1 has it made")
@@ -103,7 +104,7 @@ def start(home: Path, *args: str) -> Daemon:
         shutil.copytree(source, home / "data" / "ramet")
     env = environment(home)
     log = open(home / "daemon.log", "ab")
-    process = subprocess.Popen([find_program(), "serve", *args], env=env, stdout=log, stderr=log)
+    process = subprocess.Popen([find_program(), "serve", *args], env={**env, **more}, stdout=log, stderr=log)
     log.close()
     daemon = Daemon(home, env, process)
 
@@ -152,6 +153,22 @@ def daemon(home: Path) -> Iterator[Daemon]:
         left = client.list()
     running.end()
     assert left == [], "the tests left sandboxes"
+
+
+@pytest.fixture
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Calls go to a daemon of their own, whose sandboxes reach the server of a model. The key is in LLM_API_KEY."""
+    with tempfile.TemporaryDirectory(prefix="ramet-sdk-") as directory:
+        server = Llm(Path(directory))
+        running = start(Path(directory), more=server.env)
+        monkeypatch.setenv("RAMET_HOST", running.unix)
+        monkeypatch.setenv("LLM_API_KEY", KEY)
+        yield
+        with ramet.connect(running.unix) as client:
+            left = client.list()
+        running.end()
+        server.close()
+        assert left == [], "the test left sandboxes"
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,12 @@ def provide(name: str, command: List[str]) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_document(
-    path: Path, daemon: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path,
+    daemon: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     """Run the Python blocks of a document one after the other, as one program.
 
@@ -75,6 +80,8 @@ def test_document(
     """
     for name, command in IMAGES.findall(path.read_text()) if path.parent.name == "recipes" else ():
         provide(name, command.split())
+    if 'os.environ["LLM_API_KEY"]' in path.read_text():
+        request.getfixturevalue("llm")
     monkeypatch.chdir(tmp_path)
     names: Dict[str, Any] = {"__name__": "document"}
     blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
