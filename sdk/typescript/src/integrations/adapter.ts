@@ -34,25 +34,32 @@ export class Forks<A extends AsyncDisposable> extends Array<A> implements AsyncD
 }
 
 /** A sandbox as an adapter holds it, with the client that is to be ended with it. */
-export interface Held {
+export interface OwnedSandbox {
   sandbox: Sandbox
   own: Client | undefined
 }
 
-/** Makes a sandbox, labelled with the name of the framework. */
-export async function createHeld(framework: string, options: AdapterCreateOptions): Promise<Held> {
+/** Makes a sandbox, labelled with the name of the framework, and wraps it. If that fails the sandbox is gone as well. */
+export async function createWrapped<A>(framework: string, options: AdapterCreateOptions, wrap: (owned: OwnedSandbox) => A | Promise<A>): Promise<A> {
   const { client, cwd: _cwd, user: _user, timeout: _timeout, maxOutput: _maxOutput, ...create } = options
   const own = client === undefined ? connect({ lease: leaseMs, owner: framework }) : undefined
   try {
-    return { sandbox: await (client ?? (own as Client)).create({ image: 'python', ...create }), own }
+    const sandbox = await (client ?? (own as Client)).create({ image: 'python', ...create })
+    const owned = { sandbox, own }
+    try {
+      return await wrap(owned)
+    } catch (error) {
+      await endOwned(owned)
+      throw error
+    }
   } catch (error) {
-    await own?.[Symbol.asyncDispose]()
+    own?.close()
     throw error
   }
 }
 
 /** Ends a sandbox that was made through this program, and with its own client all that was forked from it. */
-export async function endHeld({ sandbox, own }: Held): Promise<void> {
+export async function endOwned({ sandbox, own }: OwnedSandbox): Promise<void> {
   if (own) await own[Symbol.asyncDispose]()
   else await sandbox[Symbol.asyncDispose]()
 }
@@ -104,10 +111,12 @@ export class BoundedText {
   toString(): string {
     const rest = this.tail.join('')
     if (!this.truncated) return this.head + rest
-    let [head, tail] = [this.head, rest.slice(-Math.floor(this.limit / 2))]
-    head = head.slice(0, head.lastIndexOf('\n') + 1) || `${head}\n`
-    tail = tail.slice(tail.indexOf('\n', 0) + 1) || tail
-    return `${head}[${this.total - this.head.length - Math.floor(this.limit / 2)} characters are left out: write the output to a file, and read parts of it]\n${tail}`
+    // Half of a pair of surrogates is no character, and some servers refuse it.
+    const head = this.head.slice(0, this.head.lastIndexOf('\n') + 1) || `${this.head.replace(/[\ud800-\udbff]$/, '')}\n`
+    const end = rest.slice(-Math.floor(this.limit / 2))
+    const tail = end.slice(end.indexOf('\n') + 1).replace(/^[\udc00-\udfff]/, '') || end
+    const out = this.total - head.length - tail.length
+    return `${head}[${out} characters are left out: write the output to a file, and read parts of it]\n${tail}`
   }
 }
 

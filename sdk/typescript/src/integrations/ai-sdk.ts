@@ -7,7 +7,7 @@ import { InvalidRequest, NotFound, SandboxGone } from '../errors.js'
 import type { Process } from '../processes.js'
 import type { ForkOptions, Sandbox } from '../sandbox.js'
 import type { CallOptions, ChangeOptions } from '../transport.js'
-import { createHeld, endHeld, forkAll, outputLimit, runBounded, type AdapterCreateOptions, type AdapterOptions, type Forks, type Held } from './adapter.js'
+import { createWrapped, endOwned, forkAll, outputLimit, runBounded, type AdapterCreateOptions, type AdapterOptions, type Forks, type OwnedSandbox } from './adapter.js'
 
 export type { Forks } from './adapter.js'
 
@@ -44,15 +44,15 @@ const keepKib = 16_384
  * sessions whose sandboxes have all of this running one.
  */
 export class RametSession implements SandboxSession, AsyncDisposable {
-  private readonly held: Held
+  private readonly owned: OwnedSandbox
   private readonly options: RametSessionOptions
   private readonly limit: number
   private readonly base: string
   private running = true
 
   /** Wraps a sandbox that exists. */
-  constructor(sandbox: Sandbox | Held, options: RametSessionOptions = {}) {
-    this.held = 'sandbox' in sandbox ? sandbox : { sandbox, own: undefined }
+  constructor(sandbox: Sandbox | OwnedSandbox, options: RametSessionOptions = {}) {
+    this.owned = 'sandbox' in sandbox ? sandbox : { sandbox, own: undefined }
     this.options = options
     this.limit = outputLimit(options, defaultOutput)
     this.base = options.cwd ?? '/'
@@ -62,16 +62,16 @@ export class RametSession implements SandboxSession, AsyncDisposable {
   /** Makes a sandbox, of the image `python` if none is named. It ends with `close`, or a minute after this program. */
   static async create(options: RametSessionCreateOptions = {}): Promise<RametSession> {
     const { cwd, user, timeout, maxOutput } = options
-    outputLimit(options, defaultOutput)
-    const held = await createHeld('ai-sdk', options)
-    const session = new RametSession(held, { cwd, user, timeout, maxOutput })
-    if (session.base !== '/') await session.sandbox.files.mkdir(session.base)
-    return session
+    return createWrapped('ai-sdk', options, async (owned) => {
+      const session = new RametSession(owned, { cwd, user, timeout, maxOutput })
+      if (session.base !== '/') await session.sandbox.files.mkdir(session.base)
+      return session
+    })
   }
 
   /** The sandbox itself, for all else: snapshots, code, ports, comparisons. */
   get sandbox(): Sandbox {
-    return this.held.sandbox
+    return this.owned.sandbox
   }
 
   get description(): string {
@@ -171,7 +171,7 @@ export class RametSession implements SandboxSession, AsyncDisposable {
   async close(): Promise<void> {
     if (!this.running) return
     this.running = false
-    await endHeld(this.held)
+    await endOwned(this.owned)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

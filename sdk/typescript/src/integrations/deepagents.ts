@@ -2,7 +2,7 @@ import { BaseSandbox, type ExecuteResponse, type FileDownloadResponse, type File
 import { NotFound, PermissionDenied, RametError, SandboxGone } from '../errors.js'
 import type { ForkOptions, Sandbox } from '../sandbox.js'
 import type { ChangeOptions } from '../transport.js'
-import { createHeld, endHeld, forkAll, merged, outputLimit, runBounded, type AdapterCreateOptions, type AdapterOptions, type Forks, type Held } from './adapter.js'
+import { createWrapped, endOwned, forkAll, merged, outputLimit, runBounded, type AdapterCreateOptions, type AdapterOptions, type Forks, type OwnedSandbox } from './adapter.js'
 
 export type { Forks } from './adapter.js'
 
@@ -24,15 +24,15 @@ const defaultOutput = 1 << 20
  * whose sandboxes have all of this running one, for agents that try several ways at once.
  */
 export class RametSandbox extends BaseSandbox implements AsyncDisposable {
-  private readonly held: Held
+  private readonly owned: OwnedSandbox
   private readonly options: RametSandboxOptions
   private readonly limit: number
   private running = true
 
   /** Wraps a sandbox that exists. */
-  constructor(sandbox: Sandbox | Held, options: RametSandboxOptions = {}) {
+  constructor(sandbox: Sandbox | OwnedSandbox, options: RametSandboxOptions = {}) {
     super()
-    this.held = 'sandbox' in sandbox ? sandbox : { sandbox, own: undefined }
+    this.owned = 'sandbox' in sandbox ? sandbox : { sandbox, own: undefined }
     this.options = options
     this.limit = outputLimit(options, defaultOutput)
   }
@@ -40,22 +40,17 @@ export class RametSandbox extends BaseSandbox implements AsyncDisposable {
   /** Makes a sandbox, of the image `python` if none is named. It ends with `close`, or a minute after this program. */
   static async create(options: RametSandboxCreateOptions = {}): Promise<RametSandbox> {
     const { initialFiles = {}, ...rest } = options
-    outputLimit(options, defaultOutput)
-    const held = await createHeld('deepagents', rest)
     const { cwd, user, timeout, maxOutput } = options
-    const backend = new RametSandbox(held, { cwd, user, timeout, maxOutput })
-    try {
-      for (const [path, content] of Object.entries(initialFiles)) await held.sandbox.files.write(path, content, { user })
-    } catch (error) {
-      await backend.close()
-      throw error
-    }
-    return backend
+    return createWrapped('deepagents', rest, async (owned) => {
+      const backend = new RametSandbox(owned, { cwd, user, timeout, maxOutput })
+      for (const [path, content] of Object.entries(initialFiles)) await owned.sandbox.files.write(path, content, { user })
+      return backend
+    })
   }
 
   /** The sandbox itself, for all else: snapshots, code, ports, comparisons. */
   get sandbox(): Sandbox {
-    return this.held.sandbox
+    return this.owned.sandbox
   }
 
   get id(): string {
@@ -124,7 +119,7 @@ export class RametSandbox extends BaseSandbox implements AsyncDisposable {
   async close(): Promise<void> {
     if (!this.running) return
     this.running = false
-    await endHeld(this.held)
+    await endOwned(this.owned)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,9 +1,9 @@
 import { BaseToolkit, tool, type StructuredToolInterface, type ToolRunnableConfig } from '@langchain/core/tools'
-import { InvalidRequest, RametError, SandboxGone } from '../errors.js'
+import { InvalidRequest, RametError, SandboxGone, Unavailable } from '../errors.js'
 import type { ForkOptions, Sandbox } from '../sandbox.js'
 import type { ChangeOptions } from '../transport.js'
 import {
-  BoundedText, createHeld, endHeld, forkAll, merged, outputLimit, runBounded, type AdapterCreateOptions, type AdapterOptions, type Forks, type Held,
+  BoundedText, createWrapped, endOwned, forkAll, merged, outputLimit, runBounded, type AdapterCreateOptions, type AdapterOptions, type Forks, type OwnedSandbox,
 } from './adapter.js'
 
 export type { Forks } from './adapter.js'
@@ -36,7 +36,7 @@ const sandboxField = { type: 'string', description: 'Id of a child that ramet_fo
  */
 export class RametToolkit extends BaseToolkit implements AsyncDisposable {
   readonly tools: StructuredToolInterface[]
-  private readonly held: Held
+  private readonly owned: OwnedSandbox
   private readonly options: RametToolkitOptions
   private readonly limit: number
   private readonly maxForks: number
@@ -44,9 +44,9 @@ export class RametToolkit extends BaseToolkit implements AsyncDisposable {
   private running = true
 
   /** Wraps a sandbox that exists. */
-  constructor(sandbox: Sandbox | Held, options: RametToolkitOptions = {}) {
+  constructor(sandbox: Sandbox | OwnedSandbox, options: RametToolkitOptions = {}) {
     super()
-    this.held = 'sandbox' in sandbox ? sandbox : { sandbox, own: undefined }
+    this.owned = 'sandbox' in sandbox ? sandbox : { sandbox, own: undefined }
     this.options = options
     this.limit = outputLimit(options, defaultOutput)
     this.maxForks = options.maxForks ?? defaultForks
@@ -58,16 +58,14 @@ export class RametToolkit extends BaseToolkit implements AsyncDisposable {
 
   /** Makes a sandbox, of the image `python` if none is named. It ends with `close`, or a minute after this program. */
   static async create(options: RametToolkitCreateOptions = {}): Promise<RametToolkit> {
-    outputLimit(options, defaultOutput)
     const { maxForks, ...create } = options
     const { cwd, user, timeout, maxOutput } = options
-    const held = await createHeld('langchain', create)
-    return new RametToolkit(held, { cwd, user, timeout, maxOutput, maxForks })
+    return createWrapped('langchain', create, (owned) => new RametToolkit(owned, { cwd, user, timeout, maxOutput, maxForks }))
   }
 
   /** The sandbox itself, for all else: snapshots, ports, comparisons. */
   get sandbox(): Sandbox {
-    return this.held.sandbox
+    return this.owned.sandbox
   }
 
   /** Makes children that have all of this running sandbox: files, memory and processes. */
@@ -87,7 +85,7 @@ export class RametToolkit extends BaseToolkit implements AsyncDisposable {
     if (!this.running) return
     this.running = false
     await this.endChildren()
-    await endHeld(this.held)
+    await endOwned(this.owned)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -126,14 +124,15 @@ export class RametToolkit extends BaseToolkit implements AsyncDisposable {
   }
 
   /** Makes a tool. What the model can mend is an answer that says so; other errors are the program's. */
-  private make<I>(name: string, description: string, properties: Record<string, unknown>, required: string[], act: (input: I, signal: AbortSignal | undefined) => Promise<string>) {
+  private make<I extends InSandbox>(name: string, description: string, properties: Record<string, unknown>, required: string[], act: (input: I, signal: AbortSignal | undefined) => Promise<string>) {
     const schema = { type: 'object' as const, properties, required, additionalProperties: false } as const
     return tool(
       async (input: unknown, config?: ToolRunnableConfig): Promise<string> => {
         try {
           return await act(input as I, config?.signal)
         } catch (error) {
-          if (!(error instanceof RametError) || (error instanceof SandboxGone && !this.children.size)) throw error
+          if (!(error instanceof RametError) || error instanceof Unavailable) throw error
+          if (error instanceof SandboxGone && !this.children.delete((input as I).sandbox ?? '')) throw error // it is the main one
           return `${error.code}: ${error.message}${error.remedy ? ` (${error.remedy})` : ''}`
         }
       },
@@ -187,7 +186,7 @@ export class RametToolkit extends BaseToolkit implements AsyncDisposable {
   private makeForkTools(): StructuredToolInterface[] {
     const id = { type: 'string', description: 'Id of a child that ramet_fork returned' }
     return [
-      this.make<{ count?: number }>(
+      this.make<{ count?: number } & InSandbox>(
         'ramet_fork', 'Makes children of the main sandbox that go on from its present state, with its files, memory and processes, to try several ways. Returns their ids for the other tools.',
         { count: { type: 'integer', minimum: 1, maximum: this.maxForks } }, [],
         async ({ count = 1 }, signal) => {

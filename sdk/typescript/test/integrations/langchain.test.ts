@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test'
 import { AIMessage, ToolMessage, type BaseMessage } from '@langchain/core/messages'
 import { fakeModel } from '@langchain/core/testing'
 import { createAgent } from 'langchain'
-import { InvalidRequest, Sandbox } from 'ramet'
+import { InvalidRequest, NotFound, Sandbox, SandboxGone } from 'ramet'
 import { RametToolkit } from 'ramet/langchain'
 import { eventually } from '../harness.js'
 
@@ -49,6 +49,20 @@ test('a model works in children of its own, and reaches no other sandbox', async
   assert.equal((await toolkit.sandbox.tree())?.children?.length, 1)
 })
 
+test('a child that is gone is forgotten, and a main sandbox that is gone is an error', async () => {
+  await using base = await Sandbox.create('python')
+  const own = new RametToolkit(base, { maxForks: 1 })
+  const child = await call(own, 'ramet_fork', {})
+  await (await Sandbox.connect(child)).destroy()
+  assert.match(await call(own, 'ramet_exec', { command: 'id', sandbox: child }), /^not_found: /)
+  const other = await call(own, 'ramet_fork', {})
+  assert.notEqual(other, child)
+  await base.destroy()
+  await assert.rejects(call(own, 'ramet_exec', { command: 'id' }), SandboxGone)
+  await own.close()
+  await assert.rejects(Sandbox.connect(other), NotFound)
+})
+
 test('forks of a toolkit are for several agents, and each is as if it were alone', async () => {
   await using forks = await toolkit.fork(2)
   const outputs = await Promise.all(forks.map((one, at) => call(one, 'ramet_exec', { command: `echo ${at} > who; cat who` })))
@@ -68,7 +82,8 @@ test('what is cancelled or late leaves no process, and long outputs are cut', as
   for (const answer of [await call(cut, 'ramet_exec', { command: 'seq 10000' }), await call(cut, 'ramet_run_code', { code: 'for i in range(10001): print(i)' })]) {
     assert.ok(answer.length < 600 && answer.endsWith('\n10000\n') && answer.includes(' characters are left out: '), answer)
   }
-  assert.throws(() => new RametToolkit(toolkit.sandbox, { maxForks: 101 }), InvalidRequest)
+  await assert.rejects(RametToolkit.create({ maxForks: 101, metadata: { trial: 'refused' } }), InvalidRequest)
+  assert.deepEqual(await Sandbox.list({ metadata: { trial: 'refused' } }), [])
 })
 
 test('an agent of LangChain tries two ways and keeps one', async () => {
