@@ -3,6 +3,7 @@ module ramet.dev/ramet
 go 1.26.3
 
 require (
+	connectrpc.com/connect v1.21.1
 	filippo.io/age v1.3.2
 	github.com/BurntSushi/toml v1.6.0
 	github.com/ProtonMail/go-crypto v1.5.2

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"ramet.dev/ramet/internal/engine/idlepoll"
 	"ramet.dev/ramet/internal/observe/metrics"
 	"ramet.dev/ramet/internal/observe/tracing"
+	"ramet.dev/ramet/internal/server/e2b"
+	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
@@ -61,6 +64,20 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		Metrics:    svc.metrics.Handler(),
 		Handover:   handover,
 		Listen:     daemon.Listen{Address: opts.Listen, CertFile: opts.CertFile, KeyFile: opts.KeyFile, PortDomain: opts.PortDomain},
+	}
+	if opts.E2B != "" {
+		cfg.Beside = daemon.Beside{Name: "e2b", Address: opts.E2B, Open: func(svc service.Service, at net.Addr) (http.Handler, func(), error) {
+			key, err := e2b.Key(p.E2BKey())
+			if err != nil {
+				return nil, nil, err
+			}
+			_, port, err := net.SplitHostPort(at.String())
+			if err != nil {
+				return nil, nil, err
+			}
+			s := e2b.New(e2b.Config{Service: svc, Key: key, Domain: "localhost:" + port, Logger: log})
+			return s, s.Close, nil
+		}}
 	}
 	return daemon.Serve(ctx, cfg)
 }

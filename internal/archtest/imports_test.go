@@ -185,6 +185,9 @@ var arrows = []struct {
 		"internal/storage/store",
 	}, "the use cases; it serves no protocol and must never link gVisor, so that daemon code is tested without it"},
 
+	{"internal/server/e2b", []string{"internal/server/e2b/envd", "internal/server/e2b/interpreter", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "api"}, "another interface to the same service: it must never know an implementation"},
+	{"internal/server/e2b/envd", []string{"internal/service", "internal/service/access", "internal/service/audit", "api"}, "what is in a sandbox; who may call is not its business"},
+	{"internal/server/e2b/interpreter", []string{"internal/server/e2b/envd", "internal/service", "api"}, "cells; who may call is not its business"},
 	{"internal/server/rest/drain", nil, "a count; what is counted is not its business"},
 	{"internal/server/rest/answer", []string{"internal/service/audit", "internal/httpwire", "api"}, "how failures are told; what failed is not its business"},
 	{"internal/server/rest/stream", []string{"internal/server/rest/answer", "internal/httpwire", "internal/peer", "api"}, "how bytes are framed; what they mean is not its business"},
@@ -260,7 +263,7 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/bench/stock", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
-		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/procfs", "internal/observe/tracing", "internal/workload",
+		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/procfs", "internal/observe/tracing", "internal/server/e2b", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-gateway", []string{"internal/network/process"}, "strangers talk to it, so it links nothing that the gateway does not need"},

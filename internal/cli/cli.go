@@ -43,6 +43,8 @@ type ServeOptions struct {
 	Listen, CertFile, KeyFile string
 	// PortDomain is the domain of the host names of ports, or empty.
 	PortDomain string
+	// E2B is HOST:PORT for clients of E2B, or empty.
+	E2B string
 	// PackageCache is the size of the cache of packages for image builds, in bytes.
 	PackageCache int64
 	// NetworkMax bounds what sandboxes may reach; nil if nothing does.

@@ -41,7 +41,7 @@ var errEnding = api.Errorf(api.CodeUnavailable, "the daemon is ending")
 // drained; then the Closer, which may be nil, is closed.
 type NewService func(ctx context.Context, p paths.Paths, log *slog.Logger) (service.Service, io.Closer, error)
 
-// Config is the configuration of a daemon. All fields but the last five must be set.
+// Config is the configuration of a daemon. All fields but the last six must be set.
 type Config struct {
 	Paths      paths.Paths
 	Version    string
@@ -56,6 +56,8 @@ type Config struct {
 	Around func(http.Handler) http.Handler
 	// Listen is where it listens besides its socket.
 	Listen Listen
+	// Beside is another interface, if it has an address.
+	Beside Beside
 	// Handover is set in a daemon that a command started.
 	Handover *Handover
 }
@@ -116,6 +118,14 @@ func Serve(ctx context.Context, cfg Config) (err error) {
 			return errors.Join(fmt.Errorf("start daemon: %w", err), closeAll(listeners))
 		}
 		cfg.Logger.Info("listening for those with a token", "address", tcp.Addr().String(), "tls", cfg.Listen.CertFile != "")
+	}
+	if cfg.Beside.Address != "" {
+		other, berr := cfg.Beside.start(svc, work, cfg.Around)
+		if berr != nil {
+			return fmt.Errorf("start daemon: %w", errors.Join(berr, closeAll(listeners)))
+		}
+		defer func() { err = errors.Join(err, other.stop(answerTimeout)) }()
+		cfg.Logger.Info("serving another interface", "interface", cfg.Beside.Name, "address", other.address)
 	}
 	s := newServer(cfg, svc, hosts, work, stopWork)
 	listening = true

@@ -1,0 +1,272 @@
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/envd"
+	"ramet.dev/ramet/internal/server/e2b/interpreter"
+	"ramet.dev/ramet/internal/service"
+	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
+)
+
+// inside is what is in sandboxes: the agent, the interpreter, and servers at ports.
+type inside struct {
+	svc   service.Service
+	keys  keys
+	log   *slog.Logger
+	agent *envd.Agent
+	cells *interpreter.Interpreter
+}
+
+var hostPattern = regexp.MustCompile(`^([0-9]{1,5})-([a-z0-9]{16})\.`)
+
+// target returns the sandbox and the port that a request is for; neither if it is for the service.
+func target(r *http.Request) (id string, port int, err error) {
+	name, number := r.Header.Get("E2b-Sandbox-Id"), r.Header.Get("E2b-Sandbox-Port")
+	if name == "" {
+		m := hostPattern.FindStringSubmatch(r.Host)
+		if m == nil {
+			return "", 0, nil
+		}
+		name, number = m[2], m[1]
+	}
+	if number == "" {
+		number = strconv.Itoa(agentPort)
+	}
+	p, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || p == 0 {
+		return "", 0, api.Invalid("E2b-Sandbox-Port", "%.40q is not a port from 1 to 65535", number)
+	}
+	id = inner(name)
+	if !api.IsID(api.KindSandbox, id) {
+		return "", 0, api.NotFound("sandbox", name)
+	}
+	return id, int(p), nil
+}
+
+const idPrefix = string(api.KindSandbox) + "_"
+
+// outer and inner turn ids of sandboxes into those that clients have, which can stand in the names of
+// hosts, and back.
+func outer(id string) string { return strings.TrimPrefix(id, idPrefix) }
+
+func inner(id string) string {
+	if strings.HasPrefix(id, idPrefix) {
+		return id
+	}
+	return idPrefix + id
+}
+
+// find returns a sandbox without what it uses.
+func find(ctx context.Context, svc service.Sandboxes, id string) (*api.Sandbox, error) {
+	all, err := svc.List(ctx, api.ListFilter{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].ID == id {
+			return &all[i], nil
+		}
+	}
+	return nil, api.NotFound("sandbox", outer(id))
+}
+
+// signer returns the sandbox whose access token has signed the URL of a file.
+func (s *inside) signer(r *http.Request) (string, error) {
+	ctx, err := access.WithAllTenants(access.With(r.Context(), access.Owner(0)))
+	if err != nil {
+		return "", err
+	}
+	all, err := s.svc.List(ctx, api.ListFilter{})
+	if err != nil {
+		return "", err
+	}
+	for i := range all {
+		if s.signedBy(r, access.OfRecord(all[i].Tenant), all[i].ID) == nil {
+			return all[i].ID, nil
+		}
+	}
+	return "", api.Errorf(api.CodeUnknownUser, "the signature is that of no sandbox, or has expired")
+}
+
+// signedBy checks the signature of a request for a file of a sandbox.
+func (s *inside) signedBy(r *http.Request, tenant, id string) error {
+	operation := "write"
+	if r.Method == http.MethodGet {
+		operation = "read"
+	}
+	return signed(r.URL.Query(), operation, s.keys.accessToken(tenant, id), time.Now())
+}
+
+// insider returns the tenant of the sandbox that a request is for, if its access token or its signature
+// says that its caller may use it.
+func (s *inside) insider(r *http.Request, id string) (tenant string, err error) {
+	token := r.Header.Get("X-Access-Token")
+	if token == "" {
+		token = r.Header.Get("E2B-Traffic-Access-Token")
+	}
+	if token != "" {
+		return s.keys.tenantOf(id, token)
+	}
+	ctx, err := access.WithAllTenants(access.With(r.Context(), access.Owner(0)))
+	if err != nil {
+		return "", err
+	}
+	sb, err := find(ctx, s.svc, id)
+	if err != nil {
+		return "", err
+	}
+	tenant = access.OfRecord(sb.Tenant)
+	if r.URL.Path == "/files" && r.URL.Query().Has("signature") {
+		return tenant, s.signedBy(r, tenant, id)
+	}
+	if sb.Metadata[metaPublic] == "true" && r.Header.Get("X-API-KEY") == "" {
+		return tenant, errPublic
+	}
+	return "", errAccess
+}
+
+// errPublic says that a request may reach the ports of a sandbox, and nothing else.
+var errPublic = errors.New("the ports of the sandbox are public")
+
+// serve serves a request for the agent, the interpreter or a port of a sandbox. Its caller sees this
+// sandbox alone.
+func (s *inside) serve(w http.ResponseWriter, r *http.Request, id string, port int) {
+	if port == agentPort && r.URL.Path == "/health" && r.Header.Get("X-Access-Token") == "" {
+		s.health(w, r, id)
+		return
+	}
+	tenant, err := s.insider(r, id)
+	if errors.Is(err, errPublic) && port != agentPort && port != interpreterPort {
+		err = nil
+	}
+	if err != nil {
+		envd.WriteError(w, err)
+		return
+	}
+	caller := access.Caller{Tenant: tenant, Scope: api.ScopeExec, Sandbox: id}
+	ctx := access.With(r.Context(), caller)
+	if err := s.svc.AuditReady(); err != nil && r.Method != http.MethodGet {
+		envd.WriteError(w, err)
+		return
+	}
+	action := actions[r.URL.Path]
+	if action == "" && r.URL.Path == "/files" && r.Method == http.MethodPost {
+		action = "write-file"
+	}
+	if action != "" {
+		var note *audit.Note
+		ctx, note = audit.Begin(ctx, action, "")
+		note.Object(id)
+		answer := &statusWriter{ResponseWriter: w}
+		w = answer
+		defer func() {
+			if answer.status >= http.StatusBadRequest {
+				note.Failed(api.CodeInvalid) // unless the handler knew it better
+			}
+			s.svc.AppendAudit(note.Entry())
+		}()
+	}
+	r = r.WithContext(ctx)
+	user, dir := s.worker(ctx, id)
+	switch port {
+	case agentPort:
+		s.agent.Serve(w, r, envd.Sandbox{ID: id, Default: user, Dir: dir, Env: map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": outer(id)}})
+	case interpreterPort:
+		s.cells.Serve(w, r, id, user)
+	default:
+		s.proxy(w, r, id, port)
+	}
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach the server's own writer.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush implements http.Flusher, which the library of the Connect protocol asks for.
+func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// actions are the names in the audit of what the agent and the interpreter change, which are those of the
+// same operations of the REST interface.
+var actions = map[string]string{
+	"/process.Process/Start": "start-process", "/process.Process/SendSignal": "signal-process",
+	"/filesystem.Filesystem/MakeDir": "make-directory", "/filesystem.Filesystem/Move": "move-file", "/filesystem.Filesystem/Remove": "remove-file",
+	"/files/compose": "write-file", "/execute": "run-code",
+}
+
+// health answers whether a sandbox runs, which needs no token.
+func (s *inside) health(w http.ResponseWriter, r *http.Request, id string) {
+	ctx, err := access.WithAllTenants(access.With(r.Context(), access.Owner(0)))
+	if err == nil {
+		var sb *api.Sandbox
+		if sb, err = find(ctx, s.svc, id); err == nil && sb.State != api.StateRunning {
+			err = api.NotFound("sandbox", outer(id))
+		}
+	}
+	if err != nil {
+		envd.WriteError(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// proxy passes a request on to a port of a sandbox.
+func (s *inside) proxy(w http.ResponseWriter, r *http.Request, id string, port int) {
+	for _, h := range []string{"X-Access-Token", "X-API-KEY", "E2B-Traffic-Access-Token", "E2b-Sandbox-Id", "E2b-Sandbox-Port"} {
+		r.Header.Del(h)
+	}
+	ctx := r.Context()
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return s.svc.DialPort(ctx, id, uint16(port), 0)
+	}}
+	(&httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)})
+			p.Out.Host = p.In.Host
+		},
+		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if api.CodeOf(err) == api.CodeUnavailable {
+				_ = replyError(w, http.StatusBadGateway, "The sandbox is running but port is not open")
+				return
+			}
+			envd.WriteError(w, err)
+		},
+	}).ServeHTTP(w, r)
+}
+
+// worker returns who works in a sandbox, and where, unless a request says otherwise.
+func (s *inside) worker(ctx context.Context, id string) (user, dir string) {
+	sb, err := find(ctx, s.svc, id)
+	if err != nil {
+		return "", "" // what the request asks for fails, too
+	}
+	user = cmp.Or(sb.Metadata[metaUser], sb.User)
+	if sb.Cwd != "/" && user == "" {
+		dir = sb.Cwd
+	}
+	return user, dir
+}

@@ -1,0 +1,79 @@
+package e2b
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"ramet.dev/ramet/api"
+)
+
+// TestNetworks of clients are documents of ours; what has no equal is refused.
+func TestNetworks(t *testing.T) {
+	yes, no := true, false
+	for _, c := range []struct {
+		internet *bool
+		network  string
+		want     string
+		refused  api.Code
+	}{
+		{nil, `null`, `open | | `, ""},
+		{&yes, `{}`, `open | | `, ""},
+		{&no, `null`, `none | | `, ""},
+		{nil, `{"denyOut":["0.0.0.0/0"],"allowOut":["example.org","192.0.2.0/24"]}`, `none | example.org:443,80 192.0.2.0/24 | `, ""},
+		{nil, `{"denyOut":["192.0.2.1"]}`, `open | | 192.0.2.1`, ""},
+		{&no, `{"allowOut":["*.example.org"]}`, `none | *.example.org | `, ""},
+		{nil, `{"allow_internet_access":false}`, `none | | `, ""},
+		{nil, `{"allowOut":["a b"]}`, ``, api.CodeInvalid},
+		{nil, `{"egressProxy":{"address":"192.0.2.1:1080"}}`, ``, api.CodeUnsupported},
+		{nil, `{"maskRequestHost":"x"}`, ``, api.CodeUnsupported},
+		{nil, `{"rules":{"example.org":[{"transform":{"headers":{"A":"b"}}}]}}`, ``, api.CodeUnsupported},
+	} {
+		var n *network
+		if err := json.Unmarshal([]byte(c.network), &n); err != nil {
+			t.Fatal(err)
+		}
+		got, err := n.request(c.internet)
+		if api.CodeOf(err) != c.refused {
+			t.Errorf("%s: %v", c.network, err)
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if err := got.Valid(); err != nil {
+			t.Errorf("%s: %v", c.network, err)
+		}
+		var allow, deny []string
+		for _, r := range got.Allow {
+			allow = append(allow, r.Address)
+		}
+		for _, r := range got.NetworkPolicy.Deny {
+			deny = append(deny, r.Address)
+		}
+		text := got.Profile + " | " + strings.Join(allow, " ") + " | " + strings.Join(deny, " ")
+		if want := strings.ReplaceAll(strings.ReplaceAll(c.want, ":443,80", ""), "| | ", "|  | "); text != want {
+			t.Errorf("%s: %q, not %q", c.network, text, want)
+		}
+	}
+}
+
+// TestWhatIsNotThereIsRefused: nothing that a client asks for is left out in silence.
+func TestWhatIsNotThereIsRefused(t *testing.T) {
+	for body, code := range map[string]api.Code{
+		`{}`: "", `{"autoPause":true}`: "", `{"metadata":{"a":"b"}}`: "",
+		`{"mcp":{"x":{}}}`:                            api.CodeUnsupported,
+		`{"iam":{"tokens":{}}}`:                       api.CodeUnsupported,
+		`{"volumeMounts":[{"name":"v","path":"/v"}]}`: api.CodeUnsupported,
+		`{"autoPause":true,"autoPauseMemory":false}`:  api.CodeUnsupported,
+		`{"metadata":{"e2b/user":"root"}}`:            api.CodeInvalid,
+	} {
+		var n newSandbox
+		if err := json.Unmarshal([]byte(body), &n); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.unsupported(); api.CodeOf(err) != code {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}

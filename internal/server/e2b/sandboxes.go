@@ -1,0 +1,450 @@
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// Metadata of sandboxes that say what clients of E2B have asked for.
+const (
+	metaPrefix    = "e2b/"
+	metaTemplate  = metaPrefix + "template"
+	metaEnd       = metaPrefix + "end" // when it is destroyed or paused
+	metaAutoPause = metaPrefix + "auto-pause"
+	metaPublic    = metaPrefix + "public" // its ports need no token
+	metaUser      = metaPrefix + "user"   // of commands, unless they name one
+	metaInternet  = metaPrefix + "internet"
+)
+
+func (s *Server) routeSandboxes() {
+	s.route("POST /sandboxes", "create-sandbox", s.create)
+	s.route("POST /v2/sandboxes", "create-sandbox", s.create)
+	s.route("GET /sandboxes", "", s.list)
+	s.route("GET /v2/sandboxes", "", s.list)
+	s.route("GET /sandboxes/{id}", "", s.get)
+	s.route("DELETE /sandboxes/{id}", "destroy-sandbox", s.kill)
+	s.route("POST /sandboxes/{id}/fork", "fork-sandbox", s.fork)
+	s.route("PUT /sandboxes/{id}/network", "set-network", s.setNetwork)
+	s.route("GET /sandboxes/{id}/metrics", "", s.metrics)
+	s.route("GET /sandboxes/{id}/logs", "", s.logs)
+	s.route("GET /v2/sandboxes/{id}/logs", "", s.logs)
+}
+
+// newSandbox is a request for a sandbox.
+type newSandbox struct {
+	TemplateID string                  `json:"templateID"`
+	Timeout    *int                    `json:"timeout"`
+	AutoPause  bool                    `json:"autoPause"`
+	AutoMemory *bool                   `json:"autoPauseMemory"`
+	AutoResume *struct{ Enabled bool } `json:"autoResume"`
+	Internet   *bool                   `json:"allow_internet_access"`
+	Network    *network                `json:"network"`
+	Metadata   map[string]string       `json:"metadata"`
+	EnvVars    map[string]string       `json:"envVars"`
+	MCP        any                     `json:"mcp"`
+	IAM        any                     `json:"iam"`
+	Volumes    []any                   `json:"volumeMounts"`
+}
+
+// unsupported returns an error if the request asks for what this server has not: nothing is left out in silence.
+func (n *newSandbox) unsupported() error {
+	switch {
+	case n.MCP != nil:
+		return api.Errorf(api.CodeUnsupported, "mcp: there is no MCP gateway in sandboxes; 'ramet mcp' gives agents sandboxes")
+	case n.IAM != nil:
+		return api.Errorf(api.CodeUnsupported, "iam: sandboxes have no workload identity")
+	case len(n.Volumes) > 0:
+		return api.Errorf(api.CodeUnsupported, "volumeMounts: there are no volumes")
+	case n.AutoPause && n.AutoMemory != nil && !*n.AutoMemory:
+		return api.Errorf(api.CodeUnsupported, "autoPauseMemory: a pause keeps the memory")
+	}
+	for k := range n.Metadata {
+		if strings.HasPrefix(k, metaPrefix) {
+			return api.Invalid("metadata", "keys that begin with %s are the server's", metaPrefix)
+		}
+	}
+	return nil
+}
+
+// made is a sandbox as the answer to a create, connect or fork.
+type made struct {
+	TemplateID   string `json:"templateID"`
+	SandboxID    string `json:"sandboxID"`
+	ClientID     string `json:"clientID"`
+	EnvdVersion  string `json:"envdVersion"`
+	AccessToken  string `json:"envdAccessToken"`
+	TrafficToken string `json:"trafficAccessToken,omitempty"`
+	Domain       string `json:"domain,omitempty"`
+	Alias        string `json:"alias,omitempty"`
+}
+
+// access returns what a client needs to reach a sandbox.
+func (s *Server) access(_ *http.Request, sb *api.Sandbox) made {
+	token := s.keys.accessToken(access.OfRecord(sb.Tenant), sb.ID)
+	m := made{
+		TemplateID: templateOf(sb), SandboxID: outer(sb.ID), ClientID: "ramet", EnvdVersion: envdVersion,
+		AccessToken: token, Domain: s.domain, Alias: templateOf(sb),
+	}
+	if sb.Metadata[metaPublic] != "true" {
+		m.TrafficToken = token
+	}
+	return m
+}
+
+func templateOf(sb *api.Sandbox) string {
+	return cmp.Or(sb.Metadata[metaTemplate], sb.ImageName, sb.Image)
+}
+
+// create makes a sandbox of a template: a restore of the template's warm snapshot.
+func (s *Server) create(w http.ResponseWriter, r *http.Request) error {
+	var in newSandbox
+	if err := read(r, &in); err != nil {
+		return err
+	}
+	after, err := lifetime(in.Timeout)
+	if err == nil {
+		err = in.unsupported()
+	}
+	if err != nil {
+		return err
+	}
+	from, user, err := s.templates.find(r.Context(), in.TemplateID)
+	if err != nil {
+		return err
+	}
+	net, err := in.Network.request(in.Internet)
+	if err != nil {
+		return err
+	}
+	end := time.Now().Add(after)
+	metadata := map[string]string{
+		metaTemplate: cmp.Or(in.TemplateID, templateBase), metaEnd: end.UTC().Format(time.RFC3339Nano), metaAutoPause: strconv.FormatBool(in.AutoPause),
+		metaPublic: strconv.FormatBool(in.Network != nil && in.Network.Public != nil && *in.Network.Public), metaUser: user,
+	}
+	if in.Internet != nil {
+		metadata[metaInternet] = strconv.FormatBool(*in.Internet)
+	}
+	for k, v := range in.Metadata {
+		metadata[k] = v
+	}
+	ttl, wakes := max(1, after.Milliseconds()), in.AutoResume != nil && in.AutoResume.Enabled
+	if in.AutoPause {
+		ttl = 0
+	}
+	sb, err := s.svc.Create(r.Context(), api.CreateRequest{
+		Image: from, Env: in.EnvVars, Metadata: metadata, Network: net, Lifecycle: &api.LifecycleRequest{TTLMS: &ttl, AutoWake: &wakes},
+	})
+	if err != nil {
+		return err
+	}
+	if in.AutoPause {
+		s.pauses.at(sb.ID, end)
+	}
+	if err := s.inside.cells.AddEnv(r.Context(), sb.ID, in.EnvVars); err != nil {
+		_ = s.svc.Destroy(context.WithoutCancel(r.Context()), sb.ID) // else its ttl does
+		return fmt.Errorf("give the interpreters their variables: %w", err)
+	}
+	return reply(w, http.StatusCreated, s.access(r, sb))
+}
+
+func (s *Server) kill(w http.ResponseWriter, r *http.Request) error {
+	id := inner(r.PathValue("id"))
+	if err := s.svc.Destroy(r.Context(), id); err != nil {
+		return err
+	}
+	s.pauses.drop(id)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// described is a sandbox in lists and by itself.
+type described struct {
+	TemplateID  string            `json:"templateID"`
+	Alias       string            `json:"alias,omitempty"`
+	SandboxID   string            `json:"sandboxID"`
+	ClientID    string            `json:"clientID"`
+	StartedAt   time.Time         `json:"startedAt"`
+	EndAt       time.Time         `json:"endAt"`
+	CPUCount    int               `json:"cpuCount"`
+	MemoryMB    int64             `json:"memoryMB"`
+	DiskSizeMB  int64             `json:"diskSizeMB"`
+	State       string            `json:"state"`
+	EnvdVersion string            `json:"envdVersion"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+
+	AccessToken string     `json:"envdAccessToken,omitempty"`
+	Domain      string     `json:"domain,omitempty"`
+	Internet    *bool      `json:"allowInternetAccess,omitempty"`
+	Lifecycle   *lifecycle `json:"lifecycle,omitempty"`
+}
+
+type lifecycle struct {
+	AutoResume bool   `json:"autoResume"`
+	OnTimeout  string `json:"onTimeout"`
+}
+
+// states are those of clients for ours. Sandboxes in other states are not shown.
+var states = map[api.State]string{
+	api.StateCreating: "running", api.StateRunning: "running", api.StatePaused: "paused", api.StateHibernated: "paused",
+}
+
+// endOf returns when a sandbox ends or is paused; in ten years if never.
+func endOf(sb *api.Sandbox) time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, sb.Metadata[metaEnd]); err == nil {
+		return at
+	}
+	if sb.Lifecycle != nil && sb.Lifecycle.ExpiresAt != nil {
+		return *sb.Lifecycle.ExpiresAt
+	}
+	return sb.CreatedAt.AddDate(10, 0, 0)
+}
+
+func describe(sb *api.Sandbox) described {
+	d := described{
+		TemplateID: templateOf(sb), Alias: templateOf(sb), SandboxID: outer(sb.ID), ClientID: "ramet", StartedAt: sb.CreatedAt, EndAt: endOf(sb),
+		CPUCount: int(math.Ceil(sb.Limits.CPUs)), MemoryMB: sb.Limits.MemoryMiB, DiskSizeMB: sb.Limits.DiskMiB,
+		State: states[sb.State], EnvdVersion: envdVersion, Metadata: map[string]string{},
+	}
+	if d.CPUCount == 0 {
+		d.CPUCount = runtime.NumCPU()
+	}
+	for k, v := range sb.Metadata {
+		if !strings.HasPrefix(k, metaPrefix) {
+			d.Metadata[k] = v
+		}
+	}
+	return d
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
+	sb, err := find(r.Context(), s.svc, inner(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	if states[sb.State] == "" {
+		return api.NotFound("sandbox", outer(sb.ID))
+	}
+	d := describe(sb)
+	d.AccessToken, d.Domain = s.keys.accessToken(access.OfRecord(sb.Tenant), sb.ID), s.domain
+	d.Lifecycle = &lifecycle{OnTimeout: "kill", AutoResume: sb.Lifecycle != nil && sb.Lifecycle.AutoWake}
+	if sb.Metadata[metaAutoPause] == "true" {
+		d.Lifecycle.OnTimeout = "pause"
+	}
+	if v, err := strconv.ParseBool(sb.Metadata[metaInternet]); err == nil {
+		d.Internet = &v
+	}
+	return reply(w, http.StatusOK, d)
+}
+
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// list returns a page of sandboxes, the newest first unless the query says otherwise.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	want, err := url.ParseQuery(q.Get("metadata"))
+	if err != nil {
+		return api.Invalid("metadata", "it is not key=value&key=value: %v", err)
+	}
+	filter := api.ListFilter{Metadata: map[string]string{}}
+	for k := range want {
+		filter.Metadata[k] = want.Get(k)
+	}
+	limit := defaultPage
+	if text := q.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
+			return api.Invalid("limit", "%.20q is not a number from 1 to %d", text, maxPage)
+		}
+	}
+	all, err := s.svc.List(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	shown := wanted(all, q)
+	descending := q.Get("order") != "asc"
+	slices.SortFunc(shown, func(a, b *api.Sandbox) int {
+		order := strings.Compare(place(a), place(b))
+		if descending {
+			return -order
+		}
+		return order
+	})
+	if token := q.Get("nextToken"); token != "" {
+		after, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil {
+			return api.Invalid("nextToken", "it is not one of this server")
+		}
+		shown = slices.DeleteFunc(shown, func(sb *api.Sandbox) bool {
+			order := strings.Compare(place(sb), string(after))
+			return order == 0 || (order > 0) == descending
+		})
+	}
+	if len(shown) > limit {
+		shown = shown[:limit]
+		w.Header().Set("x-next-token", base64.RawURLEncoding.EncodeToString([]byte(place(shown[limit-1]))))
+	}
+	out := []described{}
+	for _, sb := range shown {
+		out = append(out, describe(sb))
+	}
+	return reply(w, http.StatusOK, out)
+}
+
+// place orders sandboxes by their age.
+func place(sb *api.Sandbox) string {
+	return sb.CreatedAt.UTC().Format("2006-01-02T15:04:05.000000000Z") + sb.ID
+}
+
+// wanted returns the sandboxes that a query selects.
+func wanted(all []api.Sandbox, q url.Values) []*api.Sandbox {
+	var in []string
+	for _, v := range q["state"] {
+		in = append(in, strings.Split(v, ",")...)
+	}
+	since, _ := time.Parse(time.RFC3339Nano, q.Get("startedAfter"))
+	var out []*api.Sandbox
+	for i := range all {
+		sb := &all[i]
+		state := states[sb.State]
+		if state == "" || len(in) > 0 && !slices.Contains(in, state) || sb.CreatedAt.Before(since) || q.Has("template") && templateOf(sb) != q.Get("template") {
+			continue
+		}
+		out = append(out, sb)
+	}
+	return out
+}
+
+// fork makes children of a running sandbox, which keep its connections to it.
+func (s *Server) fork(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Timeout *int `json:"timeout"`
+		Count   *int `json:"count"`
+	}
+	if err := read(r, &in); err != nil {
+		return err
+	}
+	after, err := lifetime(in.Timeout)
+	if err != nil {
+		return err
+	}
+	sb, err := find(r.Context(), s.svc, inner(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	end := time.Now().Add(after)
+	pauses := sb.Metadata[metaAutoPause] == "true"
+	ttl := max(1, after.Milliseconds())
+	if pauses {
+		ttl = 0
+	}
+	req := api.ForkRequest{Count: 1, Metadata: map[string]string{metaEnd: end.UTC().Format(time.RFC3339Nano)}, Lifecycle: &api.LifecycleRequest{TTLMS: &ttl}}
+	if in.Count != nil {
+		req.Count = *in.Count
+	}
+	if req.Count < 1 || req.Count > 1000 {
+		return api.Invalid("count", "%d is not from 1 to 1000", req.Count)
+	}
+	forked, err := s.svc.Fork(r.Context(), sb.ID, req)
+	if err != nil {
+		return err
+	}
+	out := []map[string]any{}
+	for _, c := range forked.Children {
+		if c.Error != nil {
+			out = append(out, map[string]any{"error": map[string]any{"code": http.StatusInternalServerError, "message": c.Error.Error()}})
+			continue
+		}
+		if pauses {
+			s.pauses.at(c.Sandbox.ID, end)
+		}
+		out = append(out, map[string]any{"sandbox": s.access(r, c.Sandbox)})
+	}
+	return reply(w, http.StatusCreated, out)
+}
+
+// sampleTime is how long the use of the processors is measured.
+const sampleTime = 100 * time.Millisecond
+
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+	sb, err := find(r.Context(), s.svc, inner(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	if sb.State != api.StateRunning {
+		return reply(w, http.StatusOK, []any{})
+	}
+	before, err := s.svc.Stats(r.Context(), sb.ID)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := sleep(r.Context(), sampleTime); err != nil {
+		return err
+	}
+	now, err := s.svc.Stats(r.Context(), sb.ID)
+	if err != nil {
+		return err
+	}
+	d := describe(sb)
+	at := time.Now().UTC()
+	const mib = 1 << 20
+	return reply(w, http.StatusOK, []map[string]any{{
+		"timestamp": at, "timestampUnix": at.Unix(), "cpuCount": d.CPUCount,
+		"cpuUsedPct": 100 * (now.CPUSeconds - before.CPUSeconds) / time.Since(began).Seconds() / float64(d.CPUCount),
+		"memUsed":    int64((now.Memory.PrivateMiB + now.Memory.SharedMiB) * mib), "memTotal": d.MemoryMB * mib, "memCache": 0,
+		"diskUsed": int64(now.Disk.UsedMiB * mib), "diskTotal": d.DiskSizeMB * mib,
+	}})
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// maxLogs bounds the lines of an answer.
+const maxLogs = 1000
+
+// logs returns what the processes of a sandbox have written, as far as it is kept.
+func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
+	type line struct {
+		Timestamp time.Time         `json:"timestamp"`
+		Message   string            `json:"message"`
+		Level     string            `json:"level"`
+		Fields    map[string]string `json:"fields"`
+	}
+	out := []line{}
+	err := s.svc.Logs(r.Context(), inner(r.PathValue("id")), false, func() {}, func(p api.LogPiece) error {
+		if p.Read == nil && len(p.Chunk.Data) > 0 {
+			out = append(out, line{p.Chunk.Time, string(p.Chunk.Data), "info", map[string]string{"pid": strconv.Itoa(p.PID)}})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if over := len(out) - maxLogs; over > 0 {
+		out = out[over:]
+	}
+	return reply(w, http.StatusOK, map[string]any{"logs": out, "logEntries": out})
+}

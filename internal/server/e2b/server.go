@@ -1,0 +1,216 @@
+package e2b
+
+import (
+	"context"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/server/e2b/envd"
+	"ramet.dev/ramet/internal/server/e2b/interpreter"
+	"ramet.dev/ramet/internal/service"
+	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/service/audit"
+)
+
+// Ports of a sandbox that this server answers for.
+const (
+	agentPort       = 49983
+	interpreterPort = 49999
+)
+
+// envdVersion is the version of the agent whose interface package envd has.
+const envdVersion = "0.6.7"
+
+// Config is the configuration of a Server.
+type Config struct {
+	Service service.Service
+	// Key is secret: access tokens are made with it. Servers with the same key accept each other's.
+	Key []byte
+	// Domain is what the hosts of ports end with, as clients are told; empty for none.
+	Domain string
+	Logger *slog.Logger
+}
+
+// Server is the interface of E2B as an http.Handler. It is safe for concurrent use.
+type Server struct {
+	svc       service.Service
+	keys      keys
+	domain    string
+	mux       *http.ServeMux
+	routes    []string // of mux
+	inside    *inside
+	pauses    *pauses
+	templates *templates
+}
+
+// New returns a Server. Close ends what it does by itself.
+func New(cfg Config) *Server {
+	s := &Server{
+		svc: cfg.Service, keys: cfg.Key, domain: cfg.Domain, mux: http.NewServeMux(),
+		inside:    &inside{svc: cfg.Service, keys: cfg.Key, log: cfg.Logger, agent: envd.New(cfg.Service), cells: interpreter.New(cfg.Service)},
+		templates: &templates{svc: cfg.Service, log: cfg.Logger},
+	}
+	s.pauses = newPauses(cfg.Service, cfg.Logger)
+	s.routeSandboxes()
+	s.routeStates()
+	s.routeSnapshots()
+	s.routeTemplates()
+	s.route("GET /health", "", func(w http.ResponseWriter, _ *http.Request) error { return reply(w, http.StatusOK, "ok") })
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		envd.WriteError(w, api.NotFound("route", r.Method+" "+r.URL.Path))
+	})
+	return s
+}
+
+// Close ends watchers and the schedule.
+func (s *Server) Close() {
+	s.pauses.close()
+	s.inside.agent.Close()
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, port, err := target(r)
+	if err == nil && id == "" && r.URL.Path == "/files" && r.URL.Query().Has("signature") {
+		id, err = s.inside.signer(r)
+		port = agentPort
+	}
+	if err != nil {
+		envd.WriteError(w, err)
+		return
+	}
+	if id == "" {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	s.inside.serve(w, r, id, port)
+}
+
+// route serves a request about sandboxes as wholes, whose API key must have scope admin for changes. action
+// is the name of the change in the audit; empty for none.
+func (s *Server) route(pattern, action string, handle func(http.ResponseWriter, *http.Request) error) {
+	s.routes = append(s.routes, pattern)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		ctx, end, err := s.caller(r, action != "")
+		defer end()
+		if err == nil && action != "" {
+			err = s.svc.AuditReady()
+			if r.Method == http.MethodDelete {
+				err = nil // it frees space
+			}
+		}
+		if err != nil {
+			envd.WriteError(w, err)
+			return
+		}
+		if action != "" {
+			var note *audit.Note
+			ctx, note = audit.Begin(ctx, action, "")
+			defer func() { s.svc.AppendAudit(note.Entry()) }()
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if err := handle(w, r.WithContext(ctx)); err != nil {
+			audit.Of(ctx).Failed(api.CodeOf(err))
+			writeError(w, err)
+		}
+	})
+}
+
+// maxBody bounds a request.
+const maxBody = 4 << 20
+
+// Routes returns what the server answers, as METHOD /path: of the service, of agents and of interpreters.
+func (s *Server) Routes() []string {
+	return slices.Concat(s.routes, s.inside.agent.Routes(), interpreter.Routes())
+}
+
+// caller returns a context in which the holder of an API key is the caller, which ends with the key.
+func (s *Server) caller(r *http.Request, changes bool) (context.Context, context.CancelFunc, error) {
+	secret, err := secretOf(r)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	session, err := s.svc.Authenticate(r.Context(), secret, false)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	need := api.ScopeRead
+	if changes {
+		need = api.ScopeAdmin
+	}
+	if !session.Caller.Scope.Covers(need) {
+		return nil, func() {}, api.Errorf(api.CodeForbidden, "the API key has scope %s, and this needs %s", session.Caller.Scope, need)
+	}
+	ctx, cancel := context.WithCancel(access.With(r.Context(), session.Caller))
+	return ctx, cancel, nil
+}
+
+var secretText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// APIKey returns a token of Ramet in the form that clients of E2B demand: e2b_ and hexadecimal digits.
+func APIKey(secret string) string {
+	b, err := secretText.DecodeString(strings.TrimPrefix(secret, httpwire.SecretPrefix))
+	if err != nil {
+		return secret
+	}
+	return httpwire.E2BPrefix + hex.EncodeToString(b)
+}
+
+// secretOf returns the token of Ramet of a request: its API key, in either form.
+func secretOf(r *http.Request) (string, error) {
+	key := r.Header.Get("X-API-KEY")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && key == "" {
+		key = bearer
+	}
+	if digits, ok := strings.CutPrefix(key, httpwire.E2BPrefix); ok {
+		b, err := hex.DecodeString(digits)
+		if err != nil {
+			return "", api.Errorf(api.CodeUnknownUser, "the API key is not e2b_ and hexadecimal digits")
+		}
+		return httpwire.SecretPrefix + secretText.EncodeToString(b), nil
+	}
+	if key == "" {
+		return "", api.Errorf(api.CodeUnknownUser, "no API key was given: set E2B_API_KEY to a token of 'ramet token create'")
+	}
+	return key, nil
+}
+
+// reply answers with JSON.
+func reply(w http.ResponseWriter, status int, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client is gone
+	return nil
+}
+
+// replyError answers with an error as clients read it.
+func replyError(w http.ResponseWriter, status int, message string) error {
+	return reply(w, status, map[string]any{"code": status, "message": message})
+}
+
+// writeError answers with an error about a sandbox as a whole: one that is not there is 404 here.
+func writeError(w http.ResponseWriter, err error) {
+	if api.CodeOf(err) == api.CodeNotFound {
+		_ = replyError(w, http.StatusNotFound, err.Error())
+		return
+	}
+	envd.WriteError(w, err)
+}
+
+// read reads a request, whose body may be empty.
+func read(r *http.Request, v any) error {
+	err := json.NewDecoder(r.Body).Decode(v)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return api.Invalid("body", "it is not the JSON that is expected: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package e2b
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+
+	"ramet.dev/ramet/api"
+)
+
+func (s *Server) routeSnapshots() {
+	s.route("POST /sandboxes/{id}/snapshots", "snapshot-sandbox", s.snapshot)
+	s.route("GET /snapshots", "", s.snapshots)
+}
+
+// snapshotInfo is a snapshot as clients know it: a template of that name.
+type snapshotInfo struct {
+	ID    string   `json:"snapshotID"`
+	Names []string `json:"names"`
+}
+
+func describeSnapshot(sn *api.Snapshot) snapshotInfo {
+	out := snapshotInfo{ID: cmp.Or(sn.Name, sn.ID), Names: []string{}}
+	if sn.Name != "" {
+		out.Names = append(out.Names, sn.Name)
+	}
+	return out
+}
+
+// plain returns the name of a template without the tag that clients add.
+func plain(name string) string { return strings.TrimSuffix(name, ":default") }
+
+func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Name   string `json:"name"`
+		Memory *bool  `json:"memory"`
+	}
+	if err := read(r, &in); err != nil {
+		return err
+	}
+	if in.Memory != nil && !*in.Memory {
+		return api.Errorf(api.CodeUnsupported, "a snapshot keeps the memory: 'ramet commit' makes an image of files alone")
+	}
+	sn, err := s.svc.Snapshot(r.Context(), inner(r.PathValue("id")), api.SnapshotRequest{Name: plain(in.Name)})
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusCreated, describeSnapshot(sn))
+}
+
+// snapshots lists the snapshots that clients have made: those of templates are not among them.
+func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) error {
+	all, err := s.svc.Snapshots(r.Context())
+	if err != nil {
+		return err
+	}
+	out := []snapshotInfo{}
+	of := r.URL.Query().Get("sandboxID")
+	for i := range all {
+		if of != "" && all[i].Sandbox != inner(of) || strings.HasPrefix(all[i].Name, warmPrefix) {
+			continue
+		}
+		out = append(out, describeSnapshot(&all[i]))
+	}
+	return reply(w, http.StatusOK, out)
+}

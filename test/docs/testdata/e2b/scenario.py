@@ -1,0 +1,201 @@
+"""What users of E2B's Python packages do, against a daemon of Ramet. The argument is the template."""
+
+import asyncio
+import os
+import sys
+import time
+import urllib.request
+
+from e2b import AsyncSandbox, FileNotFoundException, Sandbox, SandboxNotFoundException
+from e2b.exceptions import AuthenticationException, SandboxException, SandboxNotRunningException, TimeoutException
+from e2b.sandbox.commands.command_handle import CommandExitException, PtySize
+from e2b_code_interpreter import Sandbox as Interpreter
+
+TEMPLATE = sys.argv[1]
+
+
+def raises(kind, call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except kind as e:
+        return e
+    raise AssertionError(f"{call} raised nothing")
+
+
+def until(holds):
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it does not happen")
+
+
+def commands(s):
+    r = s.commands.run("echo out; echo err >&2; echo $WHO $E2B_SANDBOX_ID", envs={"WHO": "me"})
+    assert (r.stdout, r.stderr, r.exit_code) == (f"out\nme {s.sandbox_id}\n", "err\n", 0), r
+    assert s.commands.run("pwd", cwd="/usr").stdout == "/usr\n"
+    assert s.commands.run("id -un", user="nobody", cwd="/").stdout == "nobody\n"
+    assert raises(CommandExitException, s.commands.run, "exit 7").exit_code == 7
+    raises(TimeoutException, s.commands.run, "sleep 100", timeout=0.5)
+    until(lambda: not s.commands.list())
+    out = []
+    h = s.commands.run("read a; echo got $a; cat", background=True, stdin=True)
+    assert [p.pid for p in s.commands.list()] == [h.pid]
+    assert s.commands.list()[0].args[-1] == "read a; echo got $a; cat"
+    s.commands.send_stdin(h.pid, "it\nmore")
+    s.commands.close_stdin(h.pid)
+    assert h.wait(on_stdout=out.append).stdout == "got it\nmore", out
+    h = s.commands.run("echo begun; sleep 100", background=True)
+    again = s.commands.connect(h.pid)
+    assert again.kill()
+    assert raises(CommandExitException, again.wait).exit_code == -1
+    assert not s.commands.kill(h.pid)
+    big = s.commands.run("head -c 3000000 /dev/zero | tr '\\0' x")
+    assert len(big.stdout) == 3000000
+
+
+def terminals(s):
+    out = []
+    p = s.pty.create(PtySize(rows=24, cols=80))
+    s.pty.resize(p.pid, PtySize(rows=30, cols=100))
+    s.pty.send_stdin(p.pid, b"stty size; exit 4\n")
+    assert raises(CommandExitException, p.wait, on_pty=out.append).exit_code == 4
+    assert b"30 100" in b"".join(out), out
+
+
+def files(s):
+    home = s.commands.run("echo -n ~").stdout
+    assert s.files.write("a/b.txt", "text").path == f"{home}/a/b.txt"
+    assert s.files.read("a/b.txt") == "text" and s.files.read(f"{home}/a/b.txt", format="bytes") == b"text"
+    assert b"".join(s.files.read("a/b.txt", format="stream")) == b"text"
+    s.files.write_files([{"path": "a/1", "data": b"\x00\xff"}, {"path": "a/2", "data": "two"}])
+    assert s.files.read("a/1", format="bytes") == b"\x00\xff"
+    s.files.write("a/gz", "z" * 100000, gzip=True)
+    assert s.files.read("a/gz") == "z" * 100000
+    s.commands.run("ln -s b.txt a/link; mkdir -p a/deep/er; chmod 600 a/b.txt")
+    found = {e.name: e for e in s.files.list("a")}
+    assert sorted(found) == ["1", "2", "b.txt", "deep", "gz", "link"], found
+    assert found["link"].symlink_target == "b.txt" and found["b.txt"].permissions == "-rw-------" and found["b.txt"].size == 4
+    assert f"{home}/a/deep/er" in [e.path for e in s.files.list("a", depth=2)]
+    assert s.files.get_info("a").type.value == "dir"
+    assert s.files.make_dir("d/e") and not s.files.make_dir("d/e")
+    assert s.files.rename("a/2", "d/two").path == f"{home}/d/two"
+    assert s.files.exists("d/two") and not s.files.exists("a/2")
+    s.files.remove("d")
+    assert not s.files.exists("d")
+    for wrong in (lambda: s.files.read("none"), lambda: s.files.list("none"), lambda: s.files.get_info("none")):
+        raises(FileNotFoundException, wrong)
+    raises(SandboxException, s.files.list, "a/b.txt")
+    seen = set()
+    w = s.files.watch_dir(home, recursive=True)
+    s.files.write("a/new", "1")
+    s.files.remove("a/new")
+
+    def all_seen():
+        seen.update((e.name, e.type.value) for e in w.get_new_events())
+        return ("a/new", "remove") in seen
+
+    until(all_seen)
+    w.stop()
+    url = s.download_url("a/b.txt", use_signature_expiration=60)
+    assert urllib.request.urlopen(url).read() == b"text"
+    raises(urllib.error.HTTPError, urllib.request.urlopen, url.replace("b.txt", "1"))
+    raises(urllib.error.HTTPError, urllib.request.urlopen, s.download_url("a/b.txt", use_signature_expiration=-10))
+
+
+def lives(s):
+    assert s.is_running() and s.get_info().metadata["case"] == "e2b"
+    s.set_timeout(3600)
+    assert (s.get_info().end_at - s.get_info().started_at).total_seconds() > 3000
+    kids = s.fork(count=3)
+    assert [k.files.read("a/b.txt") for k in kids] == ["text"] * 3
+    kids[0].files.write("a/b.txt", "other")
+    assert s.files.read("a/b.txt") == "text"
+    page = Sandbox.list(limit=2)
+    shown = page.next_items()
+    while page.has_next:
+        shown += page.next_items()
+    assert {x.sandbox_id for x in kids + [s]} <= {x.sandbox_id for x in shown}
+    for k in kids:
+        assert k.kill() and not k.kill()
+    assert not kids[0].is_running()
+    raises(SandboxNotRunningException, kids[0].commands.run, "true")
+    raises(SandboxNotFoundException, Sandbox.connect, kids[0].sandbox_id)
+    pid = s.commands.run("sleep 1000", background=True).pid
+    s.pause()
+    assert Sandbox.get_info(s.sandbox_id).state.value == "paused"
+    raises(SandboxException, s.commands.run, "true")
+    s = Sandbox.connect(s.sandbox_id)
+    assert pid in [p.pid for p in s.commands.list()]  # processes go on
+    s.commands.kill(pid)
+    snap = s.create_snapshot()
+    n = Sandbox.create(snap.snapshot_id, timeout=60)
+    assert n.files.read("a/b.txt") == "text"
+    n.kill()
+    assert Sandbox.delete_snapshot(snap.snapshot_id)
+    m = s.get_metrics()
+    assert m[0].mem_used > 0, m
+    short = Sandbox.create(TEMPLATE, timeout=1)
+    until(lambda: not short.is_running())
+    resting = Sandbox.create(TEMPLATE, timeout=1, lifecycle={"on_timeout": "pause"})
+    until(lambda: Sandbox.get_info(resting.sandbox_id).state.value == "paused")
+    Sandbox.kill(resting.sandbox_id)
+
+
+def wrong(s):
+    raises(AuthenticationException, Sandbox.create, TEMPLATE, api_key="e2b_" + "0" * 64)
+    raises(SandboxException, Sandbox.create, "no-such-template")
+    raises(SandboxException, Sandbox.create, TEMPLATE, mcp={"browserbase": {}})
+    other = Sandbox.create(TEMPLATE)
+    for to in ("/files?path=a/b.txt", "/envs"):
+        req = urllib.request.Request(
+            os.environ["E2B_SANDBOX_URL"] + to,
+            headers={"E2b-Sandbox-Id": s.sandbox_id, "X-Access-Token": other._envd_access_token},
+        )
+        assert raises(urllib.error.HTTPError, urllib.request.urlopen, req).code == 401
+    other.kill()
+
+
+def code():
+    s = Interpreter.create(TEMPLATE, timeout=300, envs={"GIVEN": "yes"})
+    try:
+        e = s.run_code("import os\nprint(os.environ['GIVEN'])\nx = 6\nx * 7")
+        assert (e.text, e.logs.stdout, e.error) == ("42", ["yes\n"], None), e
+        assert s.run_code("x").text == "6" and s.run_code("y = 1").text is None
+        e = s.run_code("1/0")
+        assert e.error.name == "ZeroDivisionError" and "<cell" in e.error.traceback, e
+        assert s.run_code("import os; os.environ['K']", envs={"K": "v"}).text == "'v'"
+        c = s.create_code_context(cwd="/tmp")
+        assert s.run_code("import os; os.getcwd()", context=c).text == "'/tmp'"
+        assert c.id in [x.id for x in s.list_code_contexts()]
+        s.restart_code_context(c)
+        s.remove_code_context(c)
+        assert s.run_code("echo $((6*7))", language="bash").logs.stdout == ["42\n"]
+        raises(SandboxException, s.run_code, "1", language="r")
+        raises(TimeoutException, s.run_code, "while True: pass", timeout=1)
+        assert s.run_code("x").text == "6"  # the cell was interrupted, and no more
+        [k] = s.fork()
+        assert k.run_code("x").text == "6"
+        k.kill()
+    finally:
+        s.kill()
+
+
+async def many():
+    async def one(i):
+        s = await AsyncSandbox.create(TEMPLATE, timeout=120)
+        try:
+            return (await s.commands.run(f"echo {i}")).stdout
+        finally:
+            await s.kill()
+
+    assert await asyncio.gather(*(one(i) for i in range(20))) == [f"{i}\n" for i in range(20)]
+
+
+s = Sandbox.create(TEMPLATE, timeout=300, metadata={"case": "e2b"})
+for case in (commands, terminals, files, wrong, lives):
+    case(s)
+s.kill()
+code()
+asyncio.run(many())
+print("done")
