@@ -276,6 +276,7 @@ var arrows = []struct {
 	{"test/fork", nil, "tests only"},
 	{"test/fs", nil, "tests only"},
 	{"test/image", nil, "tests only"},
+	{"test/install", nil, "tests only"},
 	{"test/network", nil, "tests only"},
 	{"test/node", nil, "tests only"},
 	{"test/process", nil, "tests only"},

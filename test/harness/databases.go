@@ -29,7 +29,7 @@ const (
 )
 
 // databasesBuild is what the image with databases, interpreters and servers is made of.
-var databasesBuild = api.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl", "python3-requests"}}
+var databasesBuild = api.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl", "python3-requests", "apt", "debian-archive-keyring", "python3-pip", "ca-certificates"}}
 
 // databasesName is the name of that image where it is kept: one that was made of
 // something else has another.
@@ -73,6 +73,49 @@ func (n *Node) UseDatabases(t *testing.T, needs []string) {
 	t.Skipf("no image with %s is at hand: with %s=1 one is made, from this machine's Debian mirrors, and kept", strings.Join(needs, " "), EnvBuild)
 }
 
+// shared is where the tests that run as an ordinary user find the image "databases".
+func shared() string { return filepath.Join(Assets, "databases") }
+
+// ShareDatabases copies the image "databases" of the node to where the tests of the suite find it
+// that run as an ordinary user.
+func (n *Node) ShareDatabases() {
+	n.T.Helper()
+	ours, err := image.Open(n.Paths.Images())
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	img, err := ours.Resolve("databases")
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	blob, err := ours.Path(img.ID)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	images := filepath.Join(shared(), "images")
+	theirs, err := image.Open(images)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	record := img.ID + ".json"
+	for from, to := range map[string]string{blob: filepath.Join(images, "blobs", filepath.Base(blob)), filepath.Join(n.Paths.Images(), "records", record): filepath.Join(images, "records", record)} {
+		if err := copyFile(from, to); err != nil {
+			n.T.Fatal(err)
+		}
+	}
+	if _, err := theirs.Tag(img.ID, databasesName()); err != nil {
+		n.T.Fatal(err)
+	}
+	if err := filepath.WalkDir(shared(), func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, OrdinaryUser, OrdinaryUser)
+	}); err != nil {
+		n.T.Fatal(err)
+	}
+}
+
 // imageAt is an image in a data directory.
 type imageAt struct{ dir, name string }
 
@@ -81,7 +124,7 @@ type imageAt struct{ dir, name string }
 // the third one that somebody made for the tests of Node.
 func databaseImages(t *testing.T) []imageAt {
 	t.Helper()
-	var all []imageAt
+	all := []imageAt{{shared(), databasesName()}}
 	if dir := databasesDir(); dir != "" {
 		all = append(all, imageAt{dir, databasesName()})
 		if err := MakeDatabases(); err != nil {

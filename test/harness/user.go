@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -76,20 +77,25 @@ func withoutPassed(out string) string {
 // this user can read it.
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
-	in, err := os.Open("/proc/self/exe")
-	if err != nil {
+	if err := copyFile("/proc/self/exe", to); err != nil {
 		t.Fatal(err)
+	}
+	if err := os.Chmod(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyFile copies the contents of a file to a new one.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	_, err = io.Copy(out, in)
-	if cerr := out.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	return errors.Join(err, out.Close())
 }

@@ -262,3 +262,7 @@ func (r Registry) String() string {
 	}
 	return r.Tool + ": " + host + " (" + r.From + ")"
 }
+
+// Address returns the address that the system has for the registry, without passwords. It is "" for
+// hosts that another registry named.
+func (r Registry) Address() string { return r.address.String() }

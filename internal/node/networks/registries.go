@@ -38,7 +38,8 @@ type Registries struct {
 // NewRegistries returns what derives the profile of this host, and of the user whose home directory
 // home is.
 func NewRegistries(home string, log *slog.Logger) *Registries {
-	return &Registries{system: registries.Host(home, os.Environ()), client: &http.Client{}, log: log, turn: make(chan struct{}, 1)}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}
+	return &Registries{system: registries.Host(home, os.Environ()), client: client, log: log, turn: make(chan struct{}, 1)}
 }
 
 // Derive implements profiles.Derived. It asks tools and registries, and takes seconds the first time.
@@ -56,6 +57,7 @@ func (r *Registries) Derive(ctx context.Context) (*api.NetworkPolicy, error) {
 	defer cancel()
 	found := registries.Derive(ctx, r.system)
 	registries.Follow(ctx, r.client, found)
+	r.client.CloseIdleConnections() // they are not asked again for minutes
 	for _, p := range found.Problems {
 		r.log.Info("find package registries", "problem", p)
 	}
