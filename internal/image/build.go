@@ -52,9 +52,10 @@ type builder struct {
 	writer   *erofs.Writer
 	config   Config
 	source   string
-	total    int64 // bytes of contents so far
-	xattrs   int64 // bytes of extended attributes so far
-	devices  bool  // device nodes are stored
+	pulled   string // digest of the configuration of a container image; "" if it is not kept
+	total    int64  // bytes of contents so far
+	xattrs   int64  // bytes of extended attributes so far
+	devices  bool   // device nodes are stored
 }
 
 // build runs fill and makes an image of the tree that fill has built. After an error, nothing is
@@ -84,7 +85,7 @@ func (s *Store) build(ctx context.Context, opt Options, fill func(b *builder) er
 	if err != nil {
 		return api.Image{}, err
 	}
-	img, err := s.commit(f, digest, sum.Size, Meta{Name: b.opt.Name, KeepName: b.opt.KeepName, Source: b.source, Config: b.config})
+	img, err := s.commit(f, digest, sum.Size, Meta{Name: b.opt.Name, KeepName: b.opt.KeepName, Source: b.source, Config: b.config, Container: b.pulled})
 	if err != nil {
 		return api.Image{}, err
 	}

@@ -23,6 +23,9 @@ type Meta struct {
 	KeepName bool   // refuse a name that another image has
 	Source   string // its origin, for people
 	Config   Config
+	// Container is the digest of the configuration of the container image that it is made of; "" if
+	// there is none.
+	Container string
 }
 
 // commit makes an image of the complete EROFS file f, made by newTemp. If the store has the
@@ -32,6 +35,9 @@ func (s *Store) commit(f hostfs.File, digest [sha256.Size]byte, size int64, meta
 	r := catalog.Record{
 		Digest: hex.EncodeToString(digest[:]), Size: size,
 		Created: time.Now().UTC().Truncate(time.Millisecond), Source: meta.Source, Config: meta.Config,
+	}
+	if meta.Container != "" {
+		r.Containers = []string{meta.Container}
 	}
 	// Most of the writing happens here, outside the lock.
 	if err := f.Sync(); err != nil {

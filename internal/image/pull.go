@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,7 +30,8 @@ type PullOptions struct {
 
 // Pull makes an image of a container image in a registry, with the credentials of docker's
 // and podman's configuration unless Anonymous is set. All blobs are checked against their
-// digests. Errors:
+// digests. Layers of an image that was pulled before, by whichever reference, and that is seen, are
+// not fetched again: it gets the name. Errors:
 // CodeInvalid for ref, CodeNotFound, CodeUnavailable if the registry cannot be
 // reached or denies access, CodeUnsupported if the image is for other machines.
 func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Image, error) {
@@ -46,28 +48,86 @@ func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Imag
 	}
 	if opt.Name == "" {
 		opt.Name = localName(parsed)
+	} else if opt.Name, err = ParseName("name", opt.Name); err != nil {
+		return api.Image{}, err
 	}
 	var credentials authn.Keychain = authn.DefaultKeychain
 	if opt.Anonymous {
 		credentials = authn.NewMultiKeychain() // it has none
 	}
+	if opt.Progress != nil {
+		opt.Progress(api.Progress{Phase: PhaseFetch})
+	}
+	remoteImage, err := remote.Image(parsed,
+		remote.WithContext(ctx),
+		remote.WithAuthFromKeychain(credentials),
+		remote.WithPlatform(platform),
+		remote.WithTransport(registryTransport{remote.DefaultTransport}),
+	)
+	if err != nil {
+		return api.Image{}, registryError(ref, err)
+	}
+	container, err := configurationOf(ref, remoteImage)
+	if err != nil {
+		return api.Image{}, err
+	}
+	plain := opt.Config == nil && !opt.SquashOwners // else the image depends on more than on the container's
+	if plain {
+		if img, found, err := s.pulled(container, opt.Options); found || err != nil {
+			return img, err
+		}
+	}
 	return s.build(ctx, opt.Options, func(b *builder) error {
 		b.progress.begin(PhaseFetch, 0)
-		remoteImage, err := remote.Image(parsed,
-			remote.WithContext(ctx),
-			remote.WithAuthFromKeychain(credentials),
-			remote.WithPlatform(platform),
-			remote.WithTransport(registryTransport{remote.DefaultTransport}),
-		)
-		if err != nil {
-			return registryError(ref, err)
-		}
 		img, err := describeRemote(ref, remoteImage)
 		if err != nil {
 			return err
 		}
+		if plain {
+			b.pulled = container
+		}
 		return b.container(PhaseFetch, img)
 	})
+}
+
+// configurationOf returns the digest of the configuration of an image, which the manifest has. The
+// configuration has those of the layers' contents.
+func configurationOf(ref string, img v1.Image) (string, error) {
+	manifest, err := img.Manifest() // ConfigName fetches the configuration
+	if err != nil {
+		return "", registryError(ref, err)
+	}
+	return manifest.Config.Digest.String(), nil
+}
+
+// pulled returns the image that was pulled with a configuration, if it is seen and its file is there. It
+// gets the name of the options.
+func (s *Store) pulled(container string, opt Options) (img api.Image, found bool, err error) {
+	var id string
+	err = s.files.Locked(func() error {
+		var err error
+		if id, err = s.idOfContainer(container); id == "" || err != nil {
+			return err
+		}
+		found = true
+		if opt.KeepName {
+			if err := s.CheckName(opt.Name, id); err != nil {
+				return err
+			}
+		}
+		if opt.Name == "" {
+			return nil
+		}
+		return s.setName(opt.Name, id)
+	})
+	if err != nil {
+		return api.Image{}, found, fmt.Errorf("name image: %w", err)
+	}
+	if !found {
+		return api.Image{}, false, nil
+	}
+	img, err = s.Resolve(id)
+	return img, true, err
 }
 
 // NamesOf returns how Pull names the image of a reference: local is its name in the store, or ""

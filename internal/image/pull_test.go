@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -100,6 +101,64 @@ func TestPullChoosesPlatform(t *testing.T) {
 	}
 	_, err = s.Pull(context.Background(), reg.push(t, "arm:v1", other), PullOptions{})
 	wantCode(t, err, api.CodeUnsupported)
+}
+
+// TestPullAgain pulls an image by other references: no layer is fetched again, unless it is not seen, its
+// file is damaged or it is to have another configuration.
+func TestPullAgain(t *testing.T) {
+	reg := startRegistry(t)
+	made := testImage(t, testLayers(t)...)
+	ref := reg.push(t, "tool:v1", made)
+	other := reg.push(t, "other/tool:v2", made)
+	digest, err := made.Digest()
+	check(t, err)
+	byDigest := reg.host + "/tool@" + digest.String()
+	// Only the configuration says when it was made: the files are the same.
+	anew, err := mutate.CreatedAt(made, v1.Time{Time: time.Unix(1, 0)})
+	check(t, err)
+	reg.push(t, "tool:v3", anew)
+	layers := 0
+	reg.change = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+			layers++
+		}
+		next.ServeHTTP(w, r)
+	}
+	s := openStore(t)
+	pull := func(s *Store, what, ref string, opt Options, fetches bool) api.Image {
+		t.Helper()
+		layers = 0
+		img, err := s.Pull(context.Background(), ref, PullOptions{Options: opt})
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		wantTestImage(t, s, img)
+		if fetches != (layers > 0) {
+			t.Errorf("%s: %d blobs are fetched", what, layers)
+		}
+		return img
+	}
+	first := pull(s, "the first", ref, Options{}, true)
+	pull(s, "the same", ref, Options{}, false)
+	pull(s, "by digest", byDigest, Options{}, false)
+	if img := pull(s, "in another repository", other, Options{Name: "mine"}, false); img.ID != first.ID || len(img.Names) != 2 || img.Names[1] != "mine" {
+		t.Errorf("the second name: %+v", img)
+	}
+	pull(s, "with other times", reg.host+"/tool:v3", Options{}, true)
+	pull(s, "with other times again", reg.host+"/tool:v3", Options{}, false)
+	pull(s, "by digest afterwards", byDigest, Options{}, false)
+	pull(s.For("others"), "by another owner", ref, Options{}, true)
+	pull(s.For("others"), "by another owner again", ref, Options{}, false)
+	path, err := s.Path(first.ID)
+	check(t, err)
+	check(t, os.Truncate(path, 100))
+	pull(s, "with a file that is cut off", ref, Options{}, true)
+	layers = 0
+	own, err := s.Pull(context.Background(), ref, PullOptions{Options: Options{Config: &Config{Cmd: []string{"other"}}}})
+	if err != nil || own.ID == first.ID || layers == 0 {
+		t.Errorf("with another configuration: %+v, %v, %d blobs", own, err, layers)
+	}
+	pull(s, "after that", byDigest, Options{}, false)
 }
 
 func TestPullErrors(t *testing.T) {

@@ -71,6 +71,29 @@ func (s *Store) List() ([]api.Image, error) {
 	return out, nil
 }
 
+// idOfContainer returns the id of an image that is seen, whose file is there and that was pulled with a
+// configuration, or "".
+func (s *Store) idOfContainer(container string) (string, error) {
+	n, err := s.files.Names()
+	if err != nil {
+		return "", err
+	}
+	ids, err := s.files.IDs("")
+	if err != nil {
+		return "", err
+	}
+	for _, id := range ids {
+		r, err := s.files.Record(id)
+		if err != nil || !slices.Contains(r.Containers, container) || !s.files.HasBlob(r) {
+			continue // a damaged record is reported where the image is used
+		}
+		if _, err := s.visible(r, n, id, id); err == nil {
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
 // Resolve returns the image that ref means: an id, an unambiguous beginning of
 // an id (8 characters or more, "img_" included) or a name. Errors: CodeNotFound,
 // CodeInvalid, CodeConflict if ref is ambiguous.

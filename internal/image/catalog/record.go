@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -37,7 +38,7 @@ func (c Config) UUID() (u [16]byte) {
 	return u
 }
 
-// Record is the content of records/ID.json. It never changes.
+// Record is the content of records/ID.json. Nothing of it changes but Containers.
 type Record struct {
 	Version int       `json:"version"`
 	Digest  string    `json:"digest"` // of the blob, hexadecimal
@@ -45,6 +46,24 @@ type Record struct {
 	Created time.Time `json:"created"`
 	Source  string    `json:"source,omitempty"`
 	Config  Config    `json:"config"`
+	// Containers has the digests of the configurations of container images that were pulled as this
+	// image, the latest first. A configuration names the contents of all layers.
+	Containers []string `json:"containers,omitempty"`
+}
+
+// maxContainers bounds Record.Containers: images that are built anew have another configuration and
+// may have the same files.
+const maxContainers = 16
+
+// with returns the record with further containers, and whether they are new.
+func (r Record) with(containers []string) (Record, bool) {
+	more := slices.DeleteFunc(slices.Clone(containers), func(c string) bool { return slices.Contains(r.Containers, c) })
+	if len(more) == 0 {
+		return r, false
+	}
+	more = append(more, r.Containers...)
+	r.Containers = more[:min(len(more), maxContainers)]
+	return r, true
 }
 
 // Names is the content of names.json.

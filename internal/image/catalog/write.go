@@ -55,8 +55,8 @@ func (c *Catalog) NewSpool() (hostfs.File, error) {
 	return f, nil
 }
 
-// Add makes f, a synced file of NewTemp, the image of r, unless the catalog has that image.
-// It fills in r's version. It runs within Locked.
+// Add makes f, a synced file of NewTemp, the image of r. Of an image that the catalog has only
+// r.Containers are added. It fills in r's version. It runs within Locked.
 func (c *Catalog) Add(id string, f hostfs.File, r Record) error {
 	r.Version = formatVersion
 	known, err := c.Record(id)
@@ -67,15 +67,25 @@ func (c *Catalog) Add(id string, f hostfs.File, r Record) error {
 		return err
 	}
 	// A good file stays, for the page cache that it shares with running sandboxes.
-	if st, statErr := os.Lstat(c.BlobPath(r.Digest)); statErr != nil || st.Size() != r.Size {
+	if !c.HasBlob(r) {
 		if err := c.publish(f, c.BlobPath(r.Digest)); err != nil {
 			return err
 		}
 	}
 	if err == nil {
-		return nil
+		more, changed := known.with(r.Containers)
+		if !changed {
+			return nil
+		}
+		r = more
 	}
 	return c.writeDocument(c.recordPath(id), r)
+}
+
+// HasBlob reports whether the file of an image is there in its full size.
+func (c *Catalog) HasBlob(r Record) bool {
+	st, err := os.Lstat(c.BlobPath(r.Digest))
+	return err == nil && st.Size() == r.Size
 }
 
 // SetNames replaces all names. It runs within Locked.
