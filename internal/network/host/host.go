@@ -72,9 +72,10 @@ type Host struct {
 	running   bool // a gateway is watched; of who has the turn
 	starting  bool // a goroutine tries to start one; of who has the turn
 	sandboxes map[string]*sandbox
+	gone      map[string]bool // sandboxes that have ended and that the gateway may have; of who has the turn
 	tenants   tenants
 	known     sync.Map // the ids of sandboxes, for those without the turn
-	renewals  renewals // that the next one who has the turn takes over
+	renewals  renewals // and ends, that the next one who has the turn takes over
 	hello     control.Hello
 	restarts  atomic.Int64  // of gateways that ended while sandboxes needed them
 	again     chan struct{} // has one when what failed is to be tried again at once
@@ -82,7 +83,7 @@ type Host struct {
 
 // New returns a Host that has no gateway yet.
 func New(cfg Config) *Host {
-	h := &Host{cfg: cfg, client: control.NewClient(socket(cfg.Dir)), turn: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}, again: make(chan struct{}, 1)}
+	h := &Host{cfg: cfg, client: control.NewClient(socket(cfg.Dir)), turn: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}, gone: map[string]bool{}, again: make(chan struct{}, 1)}
 	h.tenants = newTenants(cfg.Tenants)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -120,13 +121,13 @@ func (h *Host) take(ctx context.Context) error {
 	return nil
 }
 
-// give gives the turn back. A renewal whose caller did not wait for it is taken over.
+// give gives the turn back. Renewals and ends whose callers did not wait for it are taken over.
 func (h *Host) give() {
 	<-h.turn
 	h.settle()
 }
 
-// settle takes over renewals, unless another has the turn: that one does it then.
+// settle takes over renewals and ends, unless another has the turn: that one does it then.
 func (h *Host) settle() {
 	for h.renewals.waiting() {
 		select {
@@ -139,11 +140,23 @@ func (h *Host) settle() {
 	}
 }
 
-// absorb takes over renewals. The gateway is told soon. The caller has the turn.
+// absorb takes over renewals and ends. The gateway is told soon. The caller has the turn.
 func (h *Host) absorb() {
-	for _, r := range h.renewals.take() {
+	renewed, ended := h.renewals.take()
+	for _, r := range renewed {
 		if s := h.sandboxes[r.ID]; s != nil && (s.stale || !reflect.DeepEqual(s.registration, r)) {
 			s.registration, s.stale = r, true
+			h.goOn()
+		}
+	}
+	for _, id := range ended {
+		if h.sandboxes[id] == nil {
+			continue
+		}
+		delete(h.sandboxes, id)
+		h.known.Delete(id)
+		if h.running { // else the next gateway knows nothing of it
+			h.gone[id] = true
 			h.goOn()
 		}
 	}
@@ -258,6 +271,7 @@ func (h *Host) Has(id string) bool {
 
 // keep keeps a registration. The caller has the turn.
 func (h *Host) keep(r gateway.Registration, cut bool) {
+	delete(h.gone, r.ID) // add has removed it
 	h.sandboxes[r.ID] = &sandbox{registration: r, cut: cut}
 	h.known.Store(r.ID, struct{}{})
 }
@@ -358,25 +372,29 @@ func (h *Host) reattach(ctx context.Context, r gateway.Registration) error {
 	return nil
 }
 
-// Remove ends the network of a sandbox. It is no error if it has none.
+// Remove ends the network of a sandbox. It is no error if it has none. With an error the gateway may
+// have it still: it is told as soon as it answers.
 func (h *Host) Remove(ctx context.Context, id string) error {
+	h.renewals.end(id)
 	if err := h.take(ctx); err != nil {
+		h.settle()
 		return err
 	}
 	defer h.give()
-	if h.sandboxes[id] == nil {
+	return h.remove(ctx, id)
+}
+
+// remove tells the gateway of a sandbox that is gone. The caller has the turn.
+func (h *Host) remove(ctx context.Context, id string) error {
+	if !h.gone[id] {
 		return nil
-	}
-	delete(h.sandboxes, id)
-	h.known.Delete(id)
-	if !h.running {
-		return nil // the next gateway knows nothing of it
 	}
 	err := h.client.Remove(ctx, id)
-	if api.CodeOf(err) == api.CodeNotFound || err != nil && !alive(h.cfg.Dir) {
+	if err == nil || api.CodeOf(err) == api.CodeNotFound || !alive(h.cfg.Dir) {
+		delete(h.gone, id)
 		return nil
 	}
-	return err
+	return fmt.Errorf("tell the gateway of the end of a sandbox: %w", err)
 }
 
 // Client returns what asks the gateway questions: Stats, Test and Log. They fail while there is none.
@@ -421,11 +439,14 @@ func (h *Host) find(ctx context.Context) (found, error) {
 	if err == nil {
 		h.hello, h.running = f.hello, true
 		h.tenants.found(f.fresh)
+		if f.fresh {
+			clear(h.gone)
+		}
 	}
 	return f, err
 }
 
-// restore gives sandboxes that are cut off a new channel, tells of those that are stale, and reports
+// restore gives sandboxes that are cut off a new channel, tells of those that are stale or gone, and reports
 // whether that is all. One that has no channel has no network: what its guest asks for is refused. The
 // caller has the turn.
 func (h *Host) restore(ctx context.Context) bool {
@@ -434,6 +455,12 @@ func (h *Host) restore(ctx context.Context) bool {
 		return false
 	}
 	all := true
+	for id := range h.gone {
+		if err := h.remove(ctx, id); err != nil {
+			h.cfg.Log.Warn("a sandbox that has ended may have a network still", "sandbox", id, "error", err)
+			all = false
+		}
+	}
 	for id, s := range h.sandboxes {
 		if s.stale && !s.cut {
 			if err := h.retell(ctx, s); err != nil {

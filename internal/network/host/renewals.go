@@ -6,11 +6,13 @@ import (
 	"ramet.dev/ramet/internal/network/gateway"
 )
 
-// renewals are registrations that sandboxes are to have. Whoever has the turn of the Host next takes them
-// over: their callers may leave while another one waits for the gateway. The zero value has none.
+// renewals are registrations that sandboxes are to have, and sandboxes that have ended. Whoever has the
+// turn of the Host next takes them over: their callers may leave while another one waits for the gateway.
+// The zero value has none.
 type renewals struct {
-	mu  sync.Mutex
-	all []gateway.Registration
+	mu    sync.Mutex
+	all   []gateway.Registration
+	ended []string
 }
 
 // add adds the registration that a sandbox is to have from now on.
@@ -20,18 +22,25 @@ func (l *renewals) add(r gateway.Registration) {
 	l.all = append(l.all, r)
 }
 
+// end adds a sandbox that has ended.
+func (l *renewals) end(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = append(l.ended, id)
+}
+
 // waiting reports whether there are any.
 func (l *renewals) waiting() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.all) > 0
+	return len(l.all)+len(l.ended) > 0
 }
 
-// take takes them all, in the order in which they came.
-func (l *renewals) take() []gateway.Registration {
+// take takes them all, in the order in which they came. Nothing is renewed of a sandbox that has ended.
+func (l *renewals) take() (all []gateway.Registration, ended []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := l.all
-	l.all = nil
-	return all
+	all, ended = l.all, l.ended
+	l.all, l.ended = nil, nil
+	return all, ended
 }

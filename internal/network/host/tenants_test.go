@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,6 +99,42 @@ func TestAGatewayThatIsNotTold(t *testing.T) {
 	if _, code, err := s.dial(one); code != wire.CodeRefused || err != nil {
 		t.Errorf("when it goes on: %v, %v", code, err)
 	}
+}
+
+// TestAGatewayThatIsNotToldOfAnEnd is told later, also of the end of a sandbox whose caller never had the turn.
+func TestAGatewayThatIsNotToldOfAnEnd(t *testing.T) {
+	d := newDaemon(t, newConfig(t), nil)
+	one := echoes(t)
+	d.create("first", one)
+	d.create("second", one)
+	stays := d.create("stays", one)
+	goOn := stop(t, d.pid())
+	remove := func(id string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := d.Remove(ctx, id); err == nil {
+			t.Errorf("the gateway that hangs was told of the end of %s", id)
+		}
+	}
+	if err := d.take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	remove("first") // it does not even get the turn
+	d.give()
+	remove("second")
+	goOn()
+	polltest.Eventually(t, 30*time.Second, "the gateway has the one that stays", func() bool {
+		known, err := d.Client().List(t.Context())
+		return err == nil && slices.Equal(known, []string{"stays"})
+	})
+	if d.Has("first") || d.Has("second") {
+		t.Error("those that ended have a network")
+	}
+	if conn, code, err := stays.dial(one); conn == nil {
+		t.Errorf("the one that stays: %v, %v", code, err)
+	}
+	d.create("first", one) // its id is free
 }
 
 // stop stops a gateway. The function that it returns has it go on.
