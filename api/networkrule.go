@@ -130,6 +130,16 @@ func (r NetworkRule) String() string {
 	return string(b)
 }
 
+// Describe returns the rule for people: as String does, but with a word in place of JSON where all that
+// the short form cannot say is that the name may stand for a private address.
+func (r NetworkRule) Describe() string {
+	if !r.Private || r.Address == "" {
+		return r.String()
+	}
+	r.Private = false
+	return r.String() + " (private)"
+}
+
 // short returns the short form, which cannot say private or metadata.
 func (r NetworkRule) short() (text string, ok bool) {
 	ports := portsText(r.Ports)

@@ -126,11 +126,7 @@ func Network(p *api.NetworkPolicy) string {
 	add := func(what string, rules []api.NetworkRule) {
 		var texts []string
 		for _, r := range rules {
-			private := ""
-			if r.Private && r.Address != "" {
-				r.Private, private = false, " (private)"
-			}
-			texts = append(texts, r.String()+private)
+			texts = append(texts, r.Describe())
 		}
 		if len(texts) > 0 {
 			parts = append(parts, what+strings.Join(texts, ", "))

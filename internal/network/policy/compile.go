@@ -171,9 +171,9 @@ func (c *compiler) addProfile(name string, allow bool, field, via string, within
 // compileRule compiles a rule about a name or an address, and refuses one that would never count.
 func compileRule(r *api.NetworkRule, allow bool, field, via string) (*rule, error) {
 	out := &rule{allow: allow, ports: r.Ports, tcp: r.Protocol != api.NetworkUDP, udp: r.Protocol == api.NetworkUDP}
-	out.text = via + r.String()
+	out.text = via + r.Describe()
 	if !allow {
-		out.text = via + "deny " + r.String()
+		out.text = via + "deny " + r.Describe()
 		out.udp = r.Protocol != api.NetworkTCP
 	}
 	if prefix, ok := r.Prefix(); ok {

@@ -231,6 +231,8 @@ func TestAddressesThatNeedARule(t *testing.T) {
 		want := c.class == "private"
 		if d := p.Judge(&Question{Address: addr, Port: 443, Names: []string{"a.example.org"}}); d.Allowed != want {
 			t.Errorf("%s with private: %v", c.address, d)
+		} else if d.Allowed && d.Rule != "a.example.org (private)" {
+			t.Errorf("%s is allowed by %q", c.address, d.Rule)
 		}
 	}
 }
