@@ -97,8 +97,9 @@ ramet network show base
 ramet network log base`,
 		"network show": `ramet network show base
 ramet network show base > base.yaml`,
-		"network set": `ramet network set base --net open --deny telemetry.example.com
-ramet network set base --net ./base.yaml --allow git.example.com:22
+		"network set": `ramet network set base --allow git.example.com:22
+ramet network set base --net open --deny telemetry.example.com
+ramet network set base --net ./base.yaml
 ramet network set base --net none`,
 		"network test": `ramet network test base git.example.com:22
 ramet network test base 192.0.2.1:53 --protocol udp`,

@@ -70,7 +70,7 @@ func (g *Group) setCommand() *cobra.Command {
 	var network values.NetworkFlags
 	cmd := &cobra.Command{
 		Use: "set SBX", Short: "Replace what a sandbox may reach", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
-		Long: "Replace what a sandbox may reach, while it runs. The new network is the one that the options say, and nothing of the old one: to add a rule, save the document that 'ramet network show' prints, and set that with the rule.\n\n" +
+		Long: "Replace what a sandbox may reach, while it runs. With --net the new network is the one that the options say, and nothing of the old one. Without it, --allow and --deny add rules to what the sandbox has. To take a rule away, save the document that 'ramet network show' prints, and set it without the rule.\n\n" +
 			"Connections that the new network does not allow are cut when the command returns.",
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req, err := network.Request(g.In)
@@ -79,6 +79,13 @@ func (g *Group) setCommand() *cobra.Command {
 			}
 			if req == nil {
 				return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --net, --allow or --deny")
+			}
+			if network.Given() != "--net" {
+				had, err := c.Networks.Get(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				addRules(&req.NetworkPolicy, had.NetworkPolicy)
 			}
 			n, err := c.Networks.Set(ctx, args[0], *req)
 			if err != nil {
@@ -89,6 +96,18 @@ func (g *Group) setCommand() *cobra.Command {
 	}
 	network.Flags(cmd, "")
 	return cmd
+}
+
+// addRules makes p, which has rules alone, a document with those of another one before them. A rule that the
+// other one has is not repeated.
+func addRules(p *api.NetworkPolicy, had api.NetworkPolicy) {
+	merge := func(had, more []api.NetworkRule) []api.NetworkRule {
+		return append(slices.Clone(had), slices.DeleteFunc(more, func(r api.NetworkRule) bool {
+			return slices.ContainsFunc(had, func(h api.NetworkRule) bool { return h.String() == r.String() })
+		})...)
+	}
+	had.Allow, had.Deny = merge(had.Allow, p.Allow), merge(had.Deny, p.Deny)
+	*p = had
 }
 
 func (g *Group) profilesCommand() *cobra.Command {

@@ -88,12 +88,15 @@ func (f *flow) meet(target *sandbox) (*flow, policy.Decision) {
 	return in, d
 }
 
+// notAccepted begins the reason of a denial by the policy of the target.
+const notAccepted = "the other sandbox does not accept it: "
+
 // receive returns a new flow from another sandbox, or nil and why there is none.
 func (s *sandbox) receive(port uint16, accepted func(*policy.Policy) policy.Decision) (*flow, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := accepted(s.policy); !d.Allowed {
-		return nil, "the other sandbox does not accept it: " + d.String()
+		return nil, notAccepted + d.String()
 	}
 	if most := s.policy.Limits().Connections; len(s.open) >= most {
 		return nil, fmt.Sprintf("limits.connections of the other sandbox: %d", most)

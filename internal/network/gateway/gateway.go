@@ -274,7 +274,30 @@ func (g *Gateway) Test(id, host string, protocol policy.Protocol, port uint16) (
 	if err != nil {
 		return api.NetworkTestResult{}, err
 	}
+	if name, ok := policy.CanonicalName(host); ok && isSibling(name) {
+		return g.testSibling(s, name, protocol, port), nil
+	}
 	return s.test(host, protocol, port)
+}
+
+// testSibling judges a connection to another sandbox by the policies of both.
+func (g *Gateway) testSibling(s *sandbox, name string, protocol policy.Protocol, port uint16) api.NetworkTestResult {
+	target := siblings{g, s.reg().Tenant}.named(strings.TrimSuffix(name, siblingDomain))
+	switch {
+	case target == nil:
+		return api.NetworkTestResult{Rule: "no sandbox of the tenant that has a network has this name"}
+	case protocol != policy.TCP:
+		return api.NetworkTestResult{Rule: "other sandboxes are reached over TCP only"}
+	}
+	peer := target.peer.Load()
+	d := s.current().JudgeTarget(peer, port)
+	if !d.Allowed {
+		return api.NetworkTestResult{Rule: d.String()}
+	}
+	if there := target.current().JudgeSource(s.peer.Load(), port); !there.Allowed {
+		return api.NetworkTestResult{Rule: notAccepted + there.String()}
+	}
+	return api.NetworkTestResult{Allowed: true, Rule: d.String()}
 }
 
 // IDs returns the registered sandboxes.
@@ -349,12 +372,20 @@ func (b siblings) Sibling(name string) (netip.Addr, bool) {
 	if !is {
 		return netip.Addr{}, false
 	}
+	if s := b.named(name); s != nil {
+		return s.address, true
+	}
+	return netip.Addr{}, true
+}
+
+// named returns the sandbox with a name or id, or nil.
+func (b siblings) named(name string) *sandbox {
 	b.g.mu.Lock()
 	defer b.g.mu.Unlock()
 	for _, s := range b.g.sandboxes {
 		if r := s.reg(); r.Tenant == b.tenant && (strings.EqualFold(r.Name, name) || strings.EqualFold(r.sandbox(), name)) {
-			return s.address, true
+			return s
 		}
 	}
-	return netip.Addr{}, true
+	return nil
 }

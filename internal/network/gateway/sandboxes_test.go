@@ -44,6 +44,23 @@ func TestFromSandboxToSandbox(t *testing.T) {
 	if _, code := db.dial(wire.TCP, webAddr[0]+":80"); code != wire.CodeRefused {
 		t.Errorf("the other direction: %v", code)
 	}
+	for _, c := range []struct {
+		from, host string
+		protocol   policy.Protocol
+		port       uint16
+		want       api.NetworkTestResult
+	}{
+		{"web", "db.sandbox", policy.TCP, 5432, api.NetworkTestResult{Allowed: true, Rule: "sandbox=db"}},
+		{"web", "DB.sandbox.", policy.TCP, 5432, api.NetworkTestResult{Allowed: true, Rule: "sandbox=db"}},
+		{"web", "db.sandbox", policy.TCP, 22, api.NetworkTestResult{Rule: "the other sandbox does not accept it: no rule names the sandbox"}},
+		{"web", "db.sandbox", policy.UDP, 5432, api.NetworkTestResult{Rule: "other sandboxes are reached over TCP only"}},
+		{"db", "web.sandbox", policy.TCP, 80, api.NetworkTestResult{Rule: "no rule names the sandbox"}},
+		{"strange", "db.sandbox", policy.TCP, 5432, api.NetworkTestResult{Rule: "no sandbox of the tenant that has a network has this name"}},
+	} {
+		if r, err := w.Test(c.from, c.host, c.protocol, c.port); err != nil || r != c.want {
+			t.Errorf("a test from %s to %s, port %d, says %+v, %v", c.from, c.host, c.port, r, err)
+		}
+	}
 	// Nobody listens.
 	refused := make(chan wire.Code, 1)
 	go func() { _, code := web.dial(wire.TCP, address); refused <- code }()
