@@ -75,7 +75,10 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 			if err != nil {
 				return nil, nil, err
 			}
-			s := e2b.New(e2b.Config{Service: svc, Key: key, Domain: "localhost:" + port, Logger: log})
+			s, err := e2b.New(e2b.Config{Service: svc, Key: key, Dir: p.E2BFiles(), Domain: "localhost:" + port, Logger: log})
+			if err != nil {
+				return nil, nil, err
+			}
 			return s, s.Close, nil
 		}}
 	}

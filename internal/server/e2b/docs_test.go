@@ -12,7 +12,10 @@ import (
 
 // TestDocumentHasTheRoutes: docs/e2b.md lists what is answered, and nothing else.
 func TestDocumentHasTheRoutes(t *testing.T) {
-	s := New(Config{Service: &apitest.Service{}, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Config{Service: &apitest.Service{}, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(s.Close)
 	text, err := os.ReadFile("../../../docs/e2b.md")
 	if err != nil {

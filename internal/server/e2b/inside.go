@@ -264,9 +264,9 @@ func (s *inside) worker(ctx context.Context, id string) (user, dir string) {
 	if err != nil {
 		return "", "" // what the request asks for fails, too
 	}
-	user = cmp.Or(sb.Metadata[metaUser], sb.User)
+	user, dir = cmp.Or(sb.Metadata[metaUser], sb.User), sb.Metadata[metaDir]
 	if sb.Cwd != "/" && user == "" {
-		dir = sb.Cwd
+		dir = cmp.Or(dir, sb.Cwd)
 	}
 	return user, dir
 }

@@ -59,6 +59,13 @@ func (k keys) accessToken(tenant, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(tenant)) + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
+// uploadKey returns what lets its holder upload files of a tenant's build.
+func (k keys) uploadKey(tenant, hash string) string {
+	mac := hmac.New(sha256.New, k)
+	mac.Write([]byte("upload\x00" + tenant + "\x00" + hash))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
 var errAccess = api.Errorf(api.CodeUnknownUser, "the access token is not that of the sandbox")
 
 // tenantOf returns the tenant of a sandbox, whose access token is given.

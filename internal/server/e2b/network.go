@@ -73,10 +73,16 @@ func (n *network) request(internet *bool) (*api.NetworkRequest, error) {
 	return closed(out), nil
 }
 
-// closed returns no network in place of one that reaches nothing.
+// registries are those that the host is set up with, which need not be public.
+var registries = api.NetworkRule{Profile: "host-registries"}
+
+// closed returns no network in place of one that reaches nothing. One that is open reaches registries, too.
 func closed(n *api.NetworkRequest) *api.NetworkRequest {
 	if n.Profile == "none" && len(n.NetworkPolicy.Allow) == 0 {
 		return &api.NetworkRequest{Profile: "none"}
+	}
+	if n.Profile == "open" {
+		n.NetworkPolicy.Allow = append(n.NetworkPolicy.Allow, registries)
 	}
 	return n
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/build"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -25,7 +26,8 @@ const (
 	metaEnd       = metaPrefix + "end" // when it is destroyed or paused
 	metaAutoPause = metaPrefix + "auto-pause"
 	metaPublic    = metaPrefix + "public" // its ports need no token
-	metaUser      = metaPrefix + "user"   // of commands, unless they name one
+	metaUser      = build.MetaUser        // of commands, unless they name one
+	metaDir       = build.MetaDir         // where they start
 	metaInternet  = metaPrefix + "internet"
 )
 

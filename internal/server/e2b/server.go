@@ -14,6 +14,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/server/e2b/build"
 	"ramet.dev/ramet/internal/server/e2b/envd"
 	"ramet.dev/ramet/internal/server/e2b/interpreter"
 	"ramet.dev/ramet/internal/service"
@@ -35,6 +36,8 @@ type Config struct {
 	Service service.Service
 	// Key is secret: access tokens are made with it. Servers with the same key accept each other's.
 	Key []byte
+	// Dir is for files that clients upload for builds. It is emptied.
+	Dir string
 	// Domain is what the hosts of ports end with, as clients are told; empty for none.
 	Domain string
 	Logger *slog.Logger
@@ -50,29 +53,37 @@ type Server struct {
 	inside    *inside
 	pauses    *pauses
 	templates *templates
+	builds    *build.Builds
 }
 
 // New returns a Server. Close ends what it does by itself.
-func New(cfg Config) *Server {
+func New(cfg Config) (*Server, error) {
 	s := &Server{
 		svc: cfg.Service, keys: cfg.Key, domain: cfg.Domain, mux: http.NewServeMux(),
 		inside:    &inside{svc: cfg.Service, keys: cfg.Key, log: cfg.Logger, agent: envd.New(cfg.Service), cells: interpreter.New(cfg.Service)},
 		templates: &templates{svc: cfg.Service, log: cfg.Logger},
+	}
+	var err error
+	if s.builds, err = build.New(cfg.Service, s.templates.base, cfg.Dir, cfg.Logger); err != nil {
+		s.inside.agent.Close()
+		return nil, err
 	}
 	s.pauses = newPauses(cfg.Service, cfg.Logger)
 	s.routeSandboxes()
 	s.routeStates()
 	s.routeSnapshots()
 	s.routeTemplates()
+	(&builders{svc: cfg.Service, keys: cfg.Key, builds: s.builds}).route(s)
 	s.route("GET /health", "", func(w http.ResponseWriter, _ *http.Request) error { return reply(w, http.StatusOK, "ok") })
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		envd.WriteError(w, api.NotFound("route", r.Method+" "+r.URL.Path))
 	})
-	return s
+	return s, nil
 }
 
-// Close ends watchers and the schedule.
+// Close ends builds, watchers and the schedule.
 func (s *Server) Close() {
+	s.builds.Close()
 	s.pauses.close()
 	s.inside.agent.Close()
 }

@@ -32,7 +32,7 @@ type template struct {
 	warm string
 }
 
-var common = []string{"bash", "ca-certificates", "curl", "git", "passwd", "procps", "python3", "python3-pip", "sudo"}
+var common = []string{"bash", "ca-certificates", "curl", "git", "iproute2", "passwd", "procps", "python3", "python3-pip", "sudo"}
 
 var recipes = map[string]template{
 	templateBase: {packages: common},
@@ -48,12 +48,15 @@ func (t template) snapshot(name string) string {
 	return fmt.Sprintf("%s%s-%x", warmPrefix, name, sum[:4])
 }
 
-// prepare makes the user that clients of E2B work as.
+// prepare makes the user that clients of E2B work as. Their commands run in login shells: the profile of
+// Debian starts a program to learn what bash knows. What they install with pip is for all, as there.
 const prepare = `set -e
 useradd -m -u 1000 -s /bin/bash user
 printf 'user ALL=(ALL) NOPASSWD:ALL\n' > /etc/sudoers.d/user
 chmod 440 /etc/sudoers.d/user
-mkdir -p /code && chown user:user /code`
+mkdir -p /code && chown user:user /code
+sed -i 's/"$(id -u)"/"${EUID:-$(id -u)}"/' /etc/profile
+rm -f /usr/lib/python3*/EXTERNALLY-MANAGED`
 
 const user = "user"
 

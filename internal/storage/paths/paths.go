@@ -62,6 +62,9 @@ func (p Paths) Secrets() string { return filepath.Join(p.dataDir, "secrets") }
 // E2BKey is the file with the secret that access tokens of the interface of E2B are made with.
 func (p Paths) E2BKey() string { return filepath.Join(p.dataDir, "e2b.key") }
 
+// E2BFiles is the directory of files that clients of E2B upload for builds of templates.
+func (p Paths) E2BFiles() string { return filepath.Join(p.dataDir, "e2b-files") }
+
 // Held returns the directory of requests of sandboxes that wait for a decision.
 func (p Paths) Held() string { return filepath.Join(p.dataDir, "held") }
 

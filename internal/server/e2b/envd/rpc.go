@@ -30,8 +30,8 @@ type Sandbox struct {
 	User string
 	// Default is the user of commands and files unless a request says otherwise; empty for the sandbox's own.
 	Default string
-	// Dir is where commands of the sandbox's own user start, and relative paths begin; empty for the home
-	// directory.
+	// Dir is where commands start, and relative paths begin, of requests that name no user; empty for the
+	// home directory.
 	Dir string
 	// Env is added to the environment of commands.
 	Env map[string]string
@@ -50,7 +50,7 @@ func (s *Sandbox) user() string {
 // home returns where commands of the user start, and relative paths begin.
 func (s *Sandbox) home() string {
 	switch u := s.user(); {
-	case u == "" && s.Dir != "":
+	case s.User == "" && s.Dir != "":
 		return s.Dir
 	case u == "" || u == "root" || u == "0":
 		return "/root"

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import sys
+import tempfile
 import time
 import urllib.request
 
-from e2b import AsyncSandbox, FileNotFoundException, Sandbox, SandboxNotFoundException
-from e2b.exceptions import AuthenticationException, SandboxException, SandboxNotRunningException, TimeoutException
+from e2b import AsyncSandbox, FileNotFoundException, Sandbox, SandboxNotFoundException, Template, wait_for_file
+from e2b.exceptions import AuthenticationException, BuildException, SandboxException, SandboxNotRunningException, TimeoutException
 from e2b.sandbox.commands.command_handle import CommandExitException, PtySize
 from e2b_code_interpreter import Sandbox as Interpreter
 
@@ -181,6 +182,38 @@ def code():
         s.kill()
 
 
+def templates():
+    with tempfile.TemporaryDirectory() as context:
+        os.makedirs(f"{context}/app/sub")
+        for name in ("main.py", "sub/other.py"):
+            with open(f"{context}/app/{name}", "w") as f:
+                f.write("print(1)")
+        t = (
+            Template(file_context_path=context)
+            .from_image(TEMPLATE)
+            .set_envs({"KIND": "own"})
+            .copy("app", "/srv/app")
+            .copy("app/main.py", "/srv/one.py", mode=0o600)
+            .run_cmd("echo $KIND > /srv/kind", user="root")
+            .set_workdir("/srv/app")
+            .set_start_cmd("touch /tmp/ready; exec sleep 1000", wait_for_file("/tmp/ready"))
+        )
+        said = []
+        assert not Template.exists("own")
+        Template.build(t, "own", on_build_logs=lambda line: said.append(line.message))
+        Template.build(t, "own")  # in place of the first one
+        assert Template.exists("own") and any("RUN echo" in line for line in said), said
+    s = Sandbox.create("own", envs={"MORE": "yes"})
+    out = s.commands.run("pwd; id -un; echo $KIND $MORE; cat /srv/kind; ls -R; stat -c '%a %U' /srv/one.py").stdout
+    assert out == "/srv/app\nuser\nown yes\nown\n.:\nmain.py\nsub\n\n./sub:\nother.py\n600 user\n", out
+    assert [p.cmd for p in s.commands.list()] == ["sleep"]
+    s.kill()
+    e = raises(BuildException, Template.build, Template().from_image(TEMPLATE).run_cmd("exit 9"), "broken")
+    assert "exit code 9" in str(e), e
+    raises(BuildException, Template.build, Template().from_image("no-such-image"), "broken")
+    raises(Exception, Template.build, Template().from_image(TEMPLATE), "own:tagged")
+
+
 async def many():
     async def one(i):
         s = await AsyncSandbox.create(TEMPLATE, timeout=120)
@@ -197,5 +230,6 @@ for case in (commands, terminals, files, wrong, lives):
     case(s)
 s.kill()
 code()
+templates()
 asyncio.run(many())
 print("done")

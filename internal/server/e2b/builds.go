@@ -1,0 +1,150 @@
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/build"
+	"ramet.dev/ramet/internal/server/e2b/envd"
+	"ramet.dev/ramet/internal/service"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// builders are requests for builds of templates.
+type builders struct {
+	svc    service.Service
+	keys   keys
+	builds *build.Builds
+}
+
+func (b *builders) route(s *Server) {
+	s.route("POST /v3/templates", "snapshot-sandbox", b.begin)
+	s.route("GET /templates/{id}/files/{hash}", "", b.askUpload)
+	s.route("POST /v2/templates/{id}/builds/{build}", "snapshot-sandbox", b.start)
+	s.route("GET /templates/{id}/builds/{build}/status", "", b.status)
+	s.route("GET /templates/aliases/{alias}", "", b.alias)
+	const upload = "PUT /templates/{id}/files/{hash}"
+	s.routes = append(s.routes, upload)
+	s.mux.HandleFunc(upload, b.upload)
+}
+
+// base returns what a build begins with.
+func (t *templates) base(ctx context.Context, p *build.Plan) (from, user string, network *api.NetworkRequest, err error) {
+	network = closed(&api.NetworkRequest{Profile: "open"})
+	switch name, _, _ := strings.Cut(p.FromImage, ":"); {
+	case p.FromTemplate != "":
+		from, user, err = t.find(ctx, p.FromTemplate)
+	case name == "" || name == "e2bdev/base":
+		from, user, err = t.find(ctx, templateBase)
+	case name == "e2bdev/code-interpreter":
+		from, user, err = t.find(ctx, templateCode)
+	default:
+		from = p.FromImage
+	}
+	return from, user, network, err
+}
+
+// begin begins a build of a template, whose id is its name.
+func (b *builders) begin(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Name  string   `json:"name"`
+		Alias string   `json:"alias"`
+		Tags  []string `json:"tags"`
+	}
+	if err := read(r, &in); err != nil {
+		return err
+	}
+	name := plain(cmp.Or(in.Name, in.Alias))
+	for _, tag := range in.Tags {
+		if tag != "default" {
+			return api.Errorf(api.CodeUnsupported, "tags: a template has one state, that of its last build; give another one another name")
+		}
+	}
+	if strings.Contains(name, ":") {
+		return api.Errorf(api.CodeUnsupported, "name: %q has a tag: a template has one state, that of its last build", name)
+	}
+	if err := api.ValidName("name", name); err != nil {
+		return err
+	}
+	if _, ours := recipes[name]; ours || strings.HasPrefix(name, warmPrefix) {
+		return api.Invalid("name", "%q is a template of the server", name)
+	}
+	id, err := b.builds.Begin(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusAccepted, map[string]any{
+		"templateID": name, "buildID": id, "public": false, "names": []string{name}, "tags": []string{"default"}, "aliases": []string{name},
+	})
+}
+
+// askUpload says where files of a build go, unless they are there.
+func (b *builders) askUpload(w http.ResponseWriter, r *http.Request) error {
+	tenant, hash := access.From(r.Context()).Tenant, r.PathValue("hash")
+	has, err := b.builds.Has(tenant, hash)
+	if err != nil {
+		return err
+	}
+	to := url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawQuery: url.Values{"tenant": {tenant}, "key": {b.keys.uploadKey(tenant, hash)}}.Encode()}
+	return reply(w, http.StatusCreated, map[string]any{"present": has, "url": to.String()})
+}
+
+// upload keeps files of a build. The address has the right to do so.
+func (b *builders) upload(w http.ResponseWriter, r *http.Request) {
+	q, hash := r.URL.Query(), r.PathValue("hash")
+	if subtle.ConstantTimeCompare([]byte(q.Get("key")), []byte(b.keys.uploadKey(q.Get("tenant"), hash))) != 1 {
+		envd.WriteError(w, errAccess)
+		return
+	}
+	if err := b.builds.Keep(q.Get("tenant"), hash, r.Body); err != nil {
+		envd.WriteError(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+func (b *builders) start(w http.ResponseWriter, r *http.Request) error {
+	var plan build.Plan
+	if err := read(r, &plan); err != nil {
+		return err
+	}
+	if err := b.builds.Start(r.Context(), r.PathValue("id"), r.PathValue("build"), &plan); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+func (b *builders) status(w http.ResponseWriter, r *http.Request) error {
+	from := 0
+	if text := r.URL.Query().Get("logsOffset"); text != "" {
+		var err error
+		if from, err = strconv.Atoi(text); err != nil || from < 0 {
+			return api.Invalid("logsOffset", "%.20q is not a number from 0 on", text)
+		}
+	}
+	status, err := b.builds.Status(r.Context(), r.PathValue("id"), r.PathValue("build"), from)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, status)
+}
+
+// alias answers whether there is a template of a name.
+func (b *builders) alias(w http.ResponseWriter, r *http.Request) error {
+	name := plain(r.PathValue("alias"))
+	if _, ours := recipes[name]; !ours {
+		if _, err := b.svc.GetSnapshot(r.Context(), name); err != nil {
+			if _, err := b.svc.GetImage(r.Context(), name); err != nil {
+				return err
+			}
+		}
+	}
+	return reply(w, http.StatusOK, map[string]any{"templateID": name, "public": false})
+}
