@@ -140,6 +140,12 @@ test-python: build ## check and test the Python SDK
 	@echo "== Python SDK"
 	@RAMET_TEST_BUILD=$${RAMET_TEST_BUILD:-1} sdk/python/tools/test.sh $(CACHE) $(BIN) 2>&1 | tee -a $(LOG)
 
+# Frameworks that adapters of the Python SDK are for, with a virtual environment for each in the cache.
+.PHONY: test-integrations
+test-integrations: build ## test the Python SDK's adapters with their frameworks
+	@mkdir -p $(CACHE)
+	@RAMET_TEST_BUILD=$${RAMET_TEST_BUILD:-1} sdk/python/tools/integrations.sh $(CACHE) $(BIN)
+
 .PHONY: sdk
 sdk: build sdk-typescript ## build the packages of the SDKs: with the program, and without
 	@mkdir -p $(CACHE)
@@ -183,6 +189,7 @@ soak: $(SENTRY) ## the suites with KILLS kills of each kind, and for SOAK what i
 		CGO_ENABLED=0 $(GO) test -v -count=1 -timeout 24h $$($(GO) list ./test/... | grep -v /docs$$)
 	RAMET_TEST_BUILD=1 RAMET_SOAK=$(SOAK) $(GO) test -v -count=1 ./test/docs -run '^TestClient'
 	RAMET_TEST_BUILD=all $(MAKE) --no-print-directory test-python test-typescript # with all recipes
+	$(MAKE) --no-print-directory test-integrations
 	$(MAKE) --no-print-directory test-dist
 
 .PHONY: race

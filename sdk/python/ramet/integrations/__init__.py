@@ -1,0 +1,1 @@
+"""Sandboxes of frameworks for agents and evaluations. Each module needs its framework: ramet[NAME]."""
