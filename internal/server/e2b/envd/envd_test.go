@@ -88,7 +88,7 @@ func frames(t testing.TB, b []byte) (all []map[string]any) {
 
 // TestStart tells of the start, the output and the end of a process, and forgets it.
 func TestStart(t *testing.T) {
-	f := &fake{chunks: []api.Chunk{{Data: []byte("out")}, {Data: []byte("err"), Stderr: true}, {Lost: 3}}, exit: api.ExecResult{Signal: "SIGKILL", ExitCode: 137}}
+	f := &fake{chunks: []api.Chunk{{Data: []byte("out")}, {Data: []byte("err"), Stderr: true}}, exit: api.ExecResult{Signal: "SIGKILL", ExitCode: 137}}
 	body := frame(`{"process":{"cmd":"/bin/bash","args":["-l","-c","x"],"envs":{"A":"b"},"cwd":"sub"},"stdin":false,"unknown":1}`)
 	r := httptest.NewRequest(http.MethodPost, "/process.Process/Start", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/connect+json")
@@ -116,6 +116,17 @@ func TestStart(t *testing.T) {
 	}
 	if f.removed != 7 {
 		t.Errorf("process %d was removed", f.removed)
+	}
+}
+
+// TestLostOutput is an error, and not left out in silence.
+func TestLostOutput(t *testing.T) {
+	f := &fake{chunks: []api.Chunk{{Data: []byte("out")}, {Lost: 3}}}
+	r := httptest.NewRequest(http.MethodPost, "/process.Process/Start", bytes.NewReader(frame(`{"process":{"cmd":"x"}}`)))
+	r.Header.Set("Content-Type", "application/connect+json")
+	b, err := io.ReadAll(serve(t, f, r, Sandbox{}).Body)
+	if err != nil || !strings.Contains(string(b), "resource_exhausted") || strings.Contains(string(b), `"end"`) {
+		t.Errorf("%s, %v", b, err)
 	}
 }
 

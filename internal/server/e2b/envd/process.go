@@ -146,12 +146,17 @@ func configOf(command string) processConfig {
 	return processConfig{Cmd: words[0], Args: words[1:]}
 }
 
+// maxKeepKiB is how far a client may be behind.
+const maxKeepKiB = 16384
+
 // start starts a process and follows it. The process ends at the deadline of the call, and goes on if its
 // client leaves before.
 func (ps *processes) start(ctx context.Context, s *Sandbox, in *startRequest, to *sender[processStream]) error {
 	req := api.StartRequest{
 		Argv: append([]string{in.Process.Cmd}, in.Process.Args...), Env: map[string]string{}, User: s.user(),
 		Stdin: in.Stdin == nil || *in.Stdin, // old clients do not say
+		// A process does not wait for its client: what it writes is kept until it is sent.
+		KeepKiB: maxKeepKiB,
 	}
 	maps.Copy(req.Env, s.Env)
 	maps.Copy(req.Env, in.Process.Envs)
@@ -198,8 +203,8 @@ func (ps *processes) follow(ctx context.Context, s *Sandbox, pid int, from int64
 	end, err := ps.svc.Attach(ctx, s.ID, pid, api.AttachRequest{From: from, Follow: true}, api.AttachIO{Output: func(c api.Chunk) error {
 		d := &dataEvent{}
 		switch {
-		case len(c.Data) == 0:
-			return nil // what is lost is not told
+		case c.Lost > 0:
+			return api.Errorf(api.CodeLimit, "%d bytes of the output were lost: the client was more than %d MiB behind", c.Lost, maxKeepKiB>>10)
 		case terminal:
 			d.Pty = c.Data
 		case c.Stderr:
