@@ -22,6 +22,9 @@ import ramet
 from llm import KEY, Llm
 from ramet._config import find_program
 
+# A shell without job control has what it starts in the background ignore interrupts, which tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 IMAGE = ["image", "build", "python", "--include", "python3-numpy"]
 T = TypeVar("T")
 

@@ -48,8 +48,9 @@ class Task:
         self._thread: Optional[threading.Thread] = None
 
     def start(self, function: Callable[[], None]) -> None:
-        self._thread = threading.Thread(target=function, name="ramet", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=function, name="ramet", daemon=True)
+        thread.start()
+        self._thread = thread  # an interrupt may come before the start
 
     def stop(self) -> None:
         """Wait a moment for the end: the function may be in a read of the caller's input."""
