@@ -108,12 +108,12 @@ def test_a_fork_bomb_of_clients_meets_its_quota(daemon: Daemon, base: Sandbox) -
             made.extend(children)
             for child in children:
                 thread = threading.Thread(target=bomb, args=(child,))
-                bombs.append(thread)
                 thread.start()
+                bombs.append(thread)
 
     with ramet.connect(daemon.url, token, ca=daemon.ca) as client, client.create("python") as root:
         bomb(root)
-        while bombs:
+        while bombs:  # a thread is in the list as soon as it runs, and its children before it ends
             bombs.pop().join()
         assert most - 1 <= 1 + len(made) <= most and len(refused) == 1 + len(made)
         for error in refused:
