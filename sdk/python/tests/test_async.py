@@ -114,3 +114,36 @@ def test_clients_of_event_loops_are_separate(base: ramet.Sandbox) -> None:
     run(test)
     run(test)
     assert clients[0] is not clients[1]
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_what_one_task_begins_another_one_ends(base: ramet.Sandbox, library: str) -> None:
+    """Forwards are closed in the order in which they were opened, and a lease in another task than it was taken."""
+    import anyio
+
+    if library == "trio":
+        pytest.importorskip("trio", reason="trio is not installed")
+
+    async def test() -> None:
+        clients = []
+
+        async def begin() -> None:
+            client = ramet.AsyncClient(lease=60)
+            clients.append(await client.__aenter__())
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(begin)
+        [client] = clients
+        sandbox = await (await client.get(base.id)).fork()
+        forwards = [await sandbox[0].port(port).forward() for port in (8001, 8002)]
+        for forward in forwards:
+            await forward.aclose()
+        with anyio.move_on_after(0.2) as scope:
+            await sandbox[0].exec("cat; exec sleep 1000", stdin=b"x" * 100_000)
+        assert scope.cancelled_caught
+        await client.aclose()
+        assert sandbox[0].state == "destroyed"
+        with anyio.fail_after(60):  # the scopes around are as they were
+            await anyio.sleep(0)
+
+    anyio.run(test, backend=library)

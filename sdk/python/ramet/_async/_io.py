@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Awaitable, Callable, Coroutine, Dict, Generic, Optional, Tuple, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import httpcore
+import sniffio
 
 T = TypeVar("T")
 
@@ -37,22 +39,47 @@ async def interruptible(wait: Callable[[], Awaitable[T]], cancel: Callable[[], A
 
 
 class Task:
-    """A function that runs beside its caller, who ends it."""
+    """A function that runs beside its caller. One task may start it, and another one end it.
+
+    A task group could not: it is left in the task that entered it, and before what was entered after it.
+    """
 
     def __init__(self) -> None:
-        self._group: Optional[anyio.abc.TaskGroup] = None
+        self._scope = anyio.CancelScope()
+        self._ended: Optional[anyio.Event] = None
+        self._task: Any = None  # an event loop keeps no task alive
+        self._error: Optional[Exception] = None
 
     async def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._group = anyio.create_task_group()
-        await self._group.__aenter__()
-        self._group.start_soon(function)
+        ended = self._ended = anyio.Event()
+
+        async def run() -> None:
+            try:
+                with self._scope:
+                    await function()
+            except Exception as error:
+                self._error = error
+            finally:
+                ended.set()
+
+        if sniffio.current_async_library() == "trio":
+            import trio
+
+            self._task = trio.lowlevel.spawn_system_task(run)
+        else:
+            self._task = asyncio.create_task(run())
+            self._task.add_done_callback(lambda _: ended.set())  # also if it was cancelled before it began
 
     async def stop(self) -> None:
-        """End the function and wait for its end."""
-        if self._group is not None:
-            group, self._group = self._group, None
-            group.cancel_scope.cancel()
-            await group.__aexit__(None, None, None)
+        """End the function and wait for its end. Raises what it raised."""
+        if self._ended is None:
+            return
+        self._scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await self._ended.wait()
+        error, self._error, self._ended = self._error, None, None
+        if error is not None:
+            raise error
 
 
 class Signal:
@@ -104,13 +131,11 @@ class Listener:
     """A port of this machine whose connections are passed on to others."""
 
     def __init__(self) -> None:
-        self._group: Optional[anyio.abc.TaskGroup] = None
+        self._task = Task()
 
     async def open(self, address: str, port: int, connect: Callable[[], Awaitable[Any]]) -> str:
         listener = await anyio.create_tcp_listener(local_host=address, local_port=port)
         host, bound = cast(Tuple[str, int], listener.extra(anyio.abc.SocketAttribute.local_address))[:2]
-        self._group = anyio.create_task_group()
-        await self._group.__aenter__()
 
         async def serve(client: anyio.abc.SocketStream) -> None:
             async with client:
@@ -142,14 +167,11 @@ class Listener:
             async with listener:
                 await listener.serve(safely)
 
-        self._group.start_soon(listen)
+        await self._task.start(listen)
         return f"{host}:{bound}"
 
     async def aclose(self) -> None:
-        if self._group is not None:
-            group, self._group = self._group, None
-            group.cancel_scope.cancel()
-            await group.__aexit__(None, None, None)
+        await self._task.stop()
 
 
 def at_exit(function: Callable[[], Awaitable[None]]) -> None:
