@@ -270,7 +270,7 @@ var arrows = []struct {
 	{"cmd/ramet-gateway", []string{"internal/network/process"}, "strangers talk to it, so it links nothing that the gateway does not need"},
 	{"cmd/ramet-guest", []string{"internal/engine/control"}, "it runs inside of sandboxes, as a stranger's program"},
 	{"test/harness", []string{
-		"api", "client", "internal/engine/control", "internal/image", "internal/machine", "internal/node", "internal/node/meter", "internal/node/quota", "internal/node/timer", "internal/network/control", "internal/network/process", "internal/sentry",
+		"api", "client", "internal/engine/control", "internal/image", "internal/image/debian", "internal/machine", "internal/node", "internal/node/meter", "internal/node/quota", "internal/node/timer", "internal/network/control", "internal/network/process", "internal/sentry",
 		"internal/server/rest", "internal/server/rest/apitest", "internal/service", "internal/service/access", "internal/storage/paths",
 	}, "what suites share; it asserts what must hold after any test, and nothing that only one suite is about"},
 	{"test/compare", nil, "tests only"},

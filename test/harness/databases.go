@@ -16,6 +16,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/image/debian"
 	"ramet.dev/ramet/internal/machine"
 	"ramet.dev/ramet/internal/storage/paths"
 )
@@ -32,9 +33,9 @@ const (
 var databasesBuild = api.ImageBuild{From: "debian", Include: []string{"python3", "git", "postgresql", "nodejs", "nginx", "openssh-server", "curl", "python3-requests", "apt", "debian-archive-keyring", "python3-pip", "ca-certificates"}}
 
 // databasesName is the name of that image where it is kept: one that was made of
-// something else has another.
+// something else, or by other steps, has another.
 func databasesName() string {
-	text, err := json.Marshal(databasesBuild)
+	text, err := json.Marshal([]any{databasesBuild, debian.ConfigureSteps()})
 	if err != nil {
 		panic(err)
 	}

@@ -28,8 +28,8 @@ func TestRegistries(t *testing.T) {
 	}{
 		{"apt", aptSources, nil, "apt-get -q -o Acquire::Languages=none update", "apt-get -q -y install --no-install-recommends jq",
 			`echo '{"a": [1, 2]}' | jq -c '.a'`, "[1,2]\n"},
-		{"pip", alreadyThere, nil, "", "pip install -q --no-input --disable-pip-version-check --no-cache-dir --no-compile --target /root/lib --index-url %s requests",
-			"PYTHONPATH=/root/lib python3 -c 'import requests; print(requests.Request(\"GET\", \"http://example.org\", params={\"a\": 1}).prepare().url)'", "http://example.org/?a=1\n"},
+		{"pip", alreadyThere, nil, "", "pip install -q --no-input --disable-pip-version-check --no-cache-dir --no-compile --index-url %s attrs",
+			"python3 -c 'import attr; print(attr.make_class(\"C\", [\"a\"])(1).a)'", "1\n"},
 		{"npm", bringNPM, []file{{"npm/package.json", `{"name":"project","version":"1.0.0","dependencies":{"semver":"7.7.2","chalk":"4.1.2"}}`}},
 			"cd /root/npm && npm install --package-lock-only --no-audit --no-fund --no-update-notifier --cache /tmp/other --registry %s", "cd /root/npm && npm ci --no-audit --no-fund --no-update-notifier --fetch-retry-mintimeout 100 --registry %s",
 			"cd /root/npm && node -e 'require(\"chalk\"); console.log(require(\"semver\").inc(\"1.2.3\", \"minor\"))'", "1.3.0\n"},

@@ -25,13 +25,15 @@ while read -r verb names; do
 	esac
 done </` + planFile + "\n"
 
-// cleanScript removes what configuring leaves behind and nothing reads again.
+// cleanScript removes what configuring leaves behind and nothing reads again, and the mark that keeps pip
+// from installing beside Debian's packages: it is there for machines, and PEP 668 has containers without it.
 const cleanScript = `set -e
 rm -rf /var/lib/ramet /var/cache/apt/* /var/lib/apt/lists/*
 rm -f /var/cache/debconf/*-old /var/lib/dpkg/*-old
 rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid-
 rm -f /var/log/dpkg.log /var/log/alternatives.log /var/log/bootstrap.log
 rm -rf /tmp/* /var/tmp/*
+rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 `
 
 const verifyScript = `problems=$(dpkg --audit)
