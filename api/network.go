@@ -161,13 +161,36 @@ const AnySandbox = "*"
 // NetworkTreatment says what happens to the HTTP requests to a name. The gateway ends their TLS
 // for that.
 type NetworkTreatment struct {
-	Secret  *NetworkSecret `json:"secret,omitempty" doc:"a header that is put into requests outside of the sandbox"`
-	Methods []string       `json:"methods,omitempty" maxItems:"32" doc:"methods that are allowed; all if there are none"`
-	Paths   []string       `json:"paths,omitempty" maxItems:"256" doc:"paths that are allowed; a * at the end stands for any rest; all if there are none"`
-	Hold    NetworkHold    `json:"hold,omitempty" enum:"writes" doc:"requests that wait for a decision: writes are all but GET, HEAD and OPTIONS"`
+	Secret *NetworkSecret `json:"secret,omitempty" doc:"a header that is put into requests outside of the sandbox"`
+	// Headers are more of them. What of them names no secret is shown with the document.
+	Headers []NetworkSecret `json:"headers,omitempty" maxItems:"32" doc:"headers that are put into requests outside of the sandbox; their values may name secrets, and none needs to"`
+	Methods []string        `json:"methods,omitempty" maxItems:"32" doc:"methods that are allowed; all if there are none"`
+	Paths   []string        `json:"paths,omitempty" maxItems:"256" doc:"paths that are allowed; a * at the end stands for any rest; all if there are none"`
+	Hold    NetworkHold     `json:"hold,omitempty" enum:"writes" doc:"requests that wait for a decision: writes are all but GET, HEAD and OPTIONS"`
 	// HoldTimeoutMS bounds the wait of the guest.
 	HoldTimeoutMS int64 `json:"hold_timeout_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"after so long the guest is answered 425, and the request still waits; 0 is never"`
 	Record        bool  `json:"record,omitempty" doc:"answers are recorded, and siblings that ask the same get them"`
+}
+
+// SecretNames returns the names of the secrets that are put into requests, in their order.
+func (t *NetworkTreatment) SecretNames() []string {
+	var names []string
+	for _, h := range t.Inserted() {
+		for _, name := range h.Names() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// Inserted returns all headers that are put into requests.
+func (t *NetworkTreatment) Inserted() []NetworkSecret {
+	if t.Secret == nil {
+		return t.Headers
+	}
+	return append([]NetworkSecret{*t.Secret}, t.Headers...)
 }
 
 // Restricts reports whether the treatment refuses or delays requests.

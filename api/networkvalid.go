@@ -19,7 +19,8 @@ const (
 	maxPaths          = 256
 	maxPath           = 1024 // bytes
 	maxHeaderValue    = 4096 // bytes
-	maxHostName       = 253  // RFC 1035, without the last dot
+	maxHeaders        = 32
+	maxHostName       = 253 // RFC 1035, without the last dot
 	maxHostLabel      = 63
 	maxConnections    = 65536
 	maxRateMbit       = 1_000_000
@@ -258,8 +259,10 @@ func ValidProfileName(field, s string) error {
 
 func (t *NetworkTreatment) valid(field string) error {
 	switch {
-	case t.Secret == nil && !t.Restricts() && !t.Record:
-		return Invalid(field, "it has none of secret, methods, paths, hold and record")
+	case t.Secret == nil && len(t.Headers) == 0 && !t.Restricts() && !t.Record:
+		return Invalid(field, "it has none of secret, headers, methods, paths, hold and record")
+	case len(t.Headers) > maxHeaders:
+		return Invalid(field+".headers", "%d headers are more than %d", len(t.Headers), maxHeaders)
 	case len(t.Methods) > maxMethods:
 		return Invalid(field+".methods", "%d methods are more than %d", len(t.Methods), maxMethods)
 	case len(t.Paths) > maxPaths:
@@ -284,7 +287,25 @@ func (t *NetworkTreatment) valid(field string) error {
 			return err
 		}
 	}
-	return t.Secret.valid(field + ".secret")
+	if t.Secret != nil && len(t.Secret.Names()) == 0 {
+		return Invalid(field+".secret.value", "it names no secret as ${NAME}: the value itself would be shown with the document")
+	}
+	seen := map[string]bool{}
+	for i, h := range t.Inserted() {
+		at := field + ".secret"
+		if i > 0 || t.Secret == nil {
+			at = field + ".headers"
+		}
+		if err := h.valid(at); err != nil {
+			return err
+		}
+		if name := strings.ToLower(h.Header); seen[name] {
+			return Invalid(at, "header %s is put in twice", h.Header)
+		} else {
+			seen[name] = true
+		}
+	}
+	return nil
 }
 
 // validPath checks a path of a treatment. It has one spelling only, so that a request can be
@@ -300,8 +321,6 @@ func validPath(field, p string) error {
 
 func (s *NetworkSecret) valid(field string) error {
 	switch {
-	case s == nil:
-		return nil
 	case !httpToken().MatchString(s.Header):
 		return Invalid(field+".header", "%.100q is not the name of a header", s.Header)
 	case slices.Contains(hopByHop, strings.ToLower(s.Header)):
@@ -310,8 +329,6 @@ func (s *NetworkSecret) valid(field string) error {
 		return Invalid(field+".value", "it is not one line of at most %d bytes", maxHeaderValue)
 	case strings.Contains(secretName().ReplaceAllString(s.Value, ""), "${"):
 		return Invalid(field+".value", "a secret is named as ${NAME}, with NAME of letters, digits and '_.-', beginning with a letter or '_'")
-	case len(s.Names()) == 0:
-		return Invalid(field+".value", "it names no secret as ${NAME}: the value itself would be shown with the document")
 	}
 	return nil
 }

@@ -4,8 +4,8 @@ import "time"
 
 // SecretBinding says which requests a secret is put into.
 type SecretBinding struct {
-	Names   []string `json:"names" minItems:"1" maxItems:"64" doc:"names of servers, without wildcards"`
-	Header  string   `json:"header" doc:"header that it is put into"`
+	Names   []string `json:"names" minItems:"1" maxItems:"64" doc:"names of servers, without wildcards; or * for all that a network document puts it into requests to"`
+	Header  string   `json:"header" doc:"header that it is put into; or * for those of the network document"`
 	Methods []string `json:"methods,omitempty" maxItems:"64" doc:"methods of requests; all if there are none"`
 	Paths   []string `json:"paths,omitempty" maxItems:"64" doc:"paths of requests; a * at the end stands for any rest; all if there are none"`
 	Plain   bool     `json:"plain,omitempty" doc:"also into requests without TLS"`
@@ -15,14 +15,17 @@ type SecretBinding struct {
 type Secret struct {
 	Name string `json:"name" doc:"name of the secret"`
 	SecretBinding
-	CreatedAt time.Time `json:"created_at" doc:"when it was made"`
-	UpdatedAt time.Time `json:"updated_at" doc:"when it was replaced last"`
+	Version   int               `json:"version" doc:"how many values it has had"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"what was said of it when it was set"`
+	CreatedAt time.Time         `json:"created_at" doc:"when it was made"`
+	UpdatedAt time.Time         `json:"updated_at" doc:"when it was replaced last"`
 }
 
 // SecretRequest makes a secret or replaces it.
 type SecretRequest struct {
 	Value string `json:"value" minLength:"1" maxLength:"8192" doc:"the secret itself"`
 	SecretBinding
+	Metadata map[string]string `json:"metadata,omitempty" doc:"keys and values to keep with it, which are not secret"`
 }
 
 // HeldState is where a held request stands.

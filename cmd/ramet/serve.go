@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -16,8 +15,6 @@ import (
 	"ramet.dev/ramet/internal/engine/idlepoll"
 	"ramet.dev/ramet/internal/observe/metrics"
 	"ramet.dev/ramet/internal/observe/tracing"
-	"ramet.dev/ramet/internal/server/e2b"
-	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
@@ -65,22 +62,11 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		Handover:   handover,
 		Listen:     daemon.Listen{Address: opts.Listen, CertFile: opts.CertFile, KeyFile: opts.KeyFile, PortDomain: opts.PortDomain},
 	}
-	if opts.E2B != "" {
-		cfg.Beside = daemon.Beside{Name: "e2b", Address: opts.E2B, Open: func(svc service.Service, at net.Addr) (http.Handler, func(), error) {
-			key, err := e2b.Key(p.E2BKey())
-			if err != nil {
-				return nil, nil, err
-			}
-			_, port, err := net.SplitHostPort(at.String())
-			if err != nil {
-				return nil, nil, err
-			}
-			s, err := e2b.New(e2b.Config{Service: svc, Key: key, Dir: p.E2BFiles(), Domain: "localhost:" + port, Logger: log})
-			if err != nil {
-				return nil, nil, err
-			}
-			return s, s.Close, nil
-		}}
+	if opts.Listen == "" && opts.E2BDomain != "" {
+		cfg.Listen.CertFile, cfg.Listen.KeyFile = "", "" // they are for clients of E2B alone
+	}
+	if cfg.Beside, err = besideE2B(p, opts, log); err != nil {
+		return err
 	}
 	return daemon.Serve(ctx, cfg)
 }

@@ -43,8 +43,9 @@ type ServeOptions struct {
 	Listen, CertFile, KeyFile string
 	// PortDomain is the domain of the host names of ports, or empty.
 	PortDomain string
-	// E2B is HOST:PORT for clients of E2B, or empty.
-	E2B string
+	// E2B is HOST:PORT for clients of E2B, or empty. E2BDomain is what their hosts end with: DOMAIN or
+	// DOMAIN:PORT, over TLS; empty for no TLS.
+	E2B, E2BDomain string
 	// PackageCache is the size of the cache of packages for image builds, in bytes.
 	PackageCache int64
 	// NetworkMax bounds what sandboxes may reach; nil if nothing does.

@@ -71,6 +71,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&opts.PortDomain, "port-domain", "", "DOMAIN[:PORT]: browsers find ports at https://PORT-SANDBOX.DOMAIN, which has to lead to this daemon (default localhost, for browsers on this machine)")
 	f.StringVar(&opts.E2B, "e2b", "", "HOST:PORT of this machine to serve the interface of E2B at, for its unmodified clients (default with no value 127.0.0.1:3000)")
 	f.Lookup("e2b").NoOptDefVal = "127.0.0.1:3000"
+	f.StringVar(&opts.E2BDomain, "e2b-domain", "", "DOMAIN[:PORT]: serve clients of E2B over TLS, as api.DOMAIN and PORT-SANDBOX.DOMAIN, with --tls-cert or with a certificate of an authority of its own")
 	packages = "4G"
 	values.SizeVar(f, &packages, "package-cache", "size of the cache of packages for image builds; the least recently used packages are removed first")
 	f.StringVar(&network, "network-max", "", "profile or file with a document, as for --net of create, that bounds what sandboxes of this daemon may reach")

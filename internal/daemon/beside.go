@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,13 +13,15 @@ import (
 	"ramet.dev/ramet/internal/service"
 )
 
-// Beside is another interface to the same service, at an address of its own. Its clients are on this
-// machine, or a proxy with TLS is: keys and tokens must not travel in the clear.
+// Beside is another interface to the same service, at an address of its own. Without certificates its
+// clients are on this machine, or a proxy with TLS is: keys and tokens must not travel in the clear.
 type Beside struct {
 	// Name is that of the interface and of its option.
 	Name string
 	// Address is HOST:PORT; empty for nowhere.
 	Address string
+	// Certificate returns the certificate of a connection; nil for no TLS.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// Open returns the handler of requests at an address, and what ends the work that it does by itself.
 	Open func(svc service.Service, at net.Addr) (http.Handler, func(), error)
 }
@@ -37,12 +40,15 @@ func (b Beside) open() (net.Listener, error) {
 	if err != nil {
 		return nil, api.Invalid(b.Name, "%q is not HOST:PORT", b.Address)
 	}
-	if !isLoopback(host) {
-		return nil, api.Invalid(b.Name, "%s can be reached from other machines, and keys must not travel in the clear: listen on 127.0.0.1 and let a proxy with TLS pass requests on", b.Address)
+	if b.Certificate == nil && !isLoopback(host) {
+		return nil, api.Invalid(b.Name, "%s can be reached from other machines, and keys must not travel in the clear: give --%s-domain, or listen on 127.0.0.1 and let a proxy with TLS pass requests on", b.Address, b.Name)
 	}
 	l, err := net.Listen("tcp", b.Address)
 	if err != nil {
 		return nil, api.Errorf(api.CodeUnavailable, "listen on %s: %w", b.Address, err)
+	}
+	if b.Certificate != nil {
+		return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: b.Certificate, NextProtos: []string{"h2", "http/1.1"}}), nil
 	}
 	if addr, ok := l.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() {
 		l.Close() // the name of a host led elsewhere
@@ -66,6 +72,7 @@ func (b Beside) start(svc service.Service, work context.Context, around func(htt
 	}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s := &besides{address: l.Addr().String(), close: end, done: make(chan struct{}), http: &http.Server{
 		Handler: handler, Protocols: protocols, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,

@@ -60,13 +60,13 @@ func (l Listen) open() (net.Listener, error) {
 	secure := l.CertFile != ""
 	var config *tls.Config
 	if secure {
-		pair := &keyPair{certFile: l.CertFile, keyFile: l.KeyFile}
-		if _, err := pair.get(nil); err != nil {
+		get, err := Certificate(l.CertFile, l.KeyFile)
+		if err != nil {
 			return nil, err
 		}
 		// Connections are taken over for WebSockets and ports, which HTTP/2 has no
 		// way for.
-		config = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, NextProtos: []string{"http/1.1"}}
+		config = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get, NextProtos: []string{"http/1.1"}}
 	}
 	tcp, err := net.Listen("tcp", l.Address)
 	if err != nil {
@@ -100,6 +100,16 @@ func (l Listen) portHosts(at net.Addr) (portproxy.Hosts, error) {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Certificate returns the certificate in PEM files, for tls.Config.GetCertificate. They are read again
+// when they have changed.
+func Certificate(certFile, keyFile string) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	pair := &keyPair{certFile: certFile, keyFile: keyFile}
+	if _, err := pair.get(nil); err != nil {
+		return nil, err
+	}
+	return pair.get, nil
 }
 
 // keyPair is a certificate that is read again when its file has changed: those who

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -305,4 +306,21 @@ func FuzzFrame(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestE2BKey is another form of the same secret.
+func TestE2BKey(t *testing.T) {
+	const secret = "ramet_bdthetswcwlfylosca5zpbp76z62c5m3r5vxe22vj4d5qbvicdsq"
+	key := E2BKey(secret)
+	if !regexp.MustCompile(`^e2b_[0-9a-f]{64}$`).MatchString(key) {
+		t.Errorf("the key is %s", key)
+	}
+	for _, given := range []string{key, secret} {
+		if got, err := SecretOfE2BKey(given); got != secret || err != nil {
+			t.Errorf("%s: %s, %v", given, got, err)
+		}
+	}
+	if _, err := SecretOfE2BKey("e2b_xyz"); err == nil {
+		t.Error("a key that is not hexadecimal is taken")
+	}
 }

@@ -57,6 +57,3 @@ func Accepts(accept, want string) bool {
 	}
 	return false
 }
-
-// E2BPrefix begins a token in the form of an API key of E2B.
-const E2BPrefix = "e2b_"

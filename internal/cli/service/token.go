@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/internal/cli/console"
 	"ramet.dev/ramet/internal/cli/describe"
 	"ramet.dev/ramet/internal/cli/values"
+	"ramet.dev/ramet/internal/httpwire"
 )
 
 // TokenCommand returns the token command.
@@ -31,6 +32,7 @@ func (g *Group) tokenCreateCommand() *cobra.Command {
 	var req api.TokenRequest
 	var scope string
 	var ttl time.Duration
+	var e2b bool
 	cmd := &cobra.Command{
 		Use: "create --scope read|exec|admin", Short: "Make a token and show its secret, once", Args: cobra.NoArgs,
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) (err error) {
@@ -47,6 +49,9 @@ func (g *Group) tokenCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if e2b {
+				t.Secret = httpwire.E2BKey(t.Secret)
+			}
 			return g.Show(t, console.Line(t.Secret))
 		}),
 	}
@@ -59,6 +64,7 @@ func (g *Group) tokenCreateCommand() *cobra.Command {
 	f.StringVar(&req.Name, "name", "", "purpose of the token")
 	values.CompleteValues(cmd, "scope", string(api.ScopeRead), string(api.ScopeExec), string(api.ScopeAdmin))
 	f.BoolVar(&req.Browser, "browser", false, "accept the token in a URL (access_token=); needs --sandbox and a --ttl of at most 1h")
+	f.BoolVar(&e2b, "e2b", false, "show the secret in the form of an API key of E2B, which older clients of it demand")
 	return cmd
 }
 

@@ -193,8 +193,8 @@ func (r *rule) beats(d *rule) bool {
 // treatments compares what is done to requests.
 func (n *narrowing) treatments() error {
 	for _, c := range n.child.treated.all {
-		if c.Secret != nil && !n.sameSecret(c) {
-			return wider("network.rules."+c.Pattern, "the parent puts no such secret there")
+		if len(c.Inserted()) > 0 && !n.sameSecret(c) {
+			return wider("network.rules."+c.Pattern, "the parent puts no such secret or header there")
 		}
 	}
 	for _, p := range n.parent.treated.all {
@@ -245,13 +245,13 @@ func replaced(d *document, t, other *Treatment) bool {
 	})
 }
 
-// sameSecret reports whether the parent puts the secret of c into requests to all of its names.
+// sameSecret reports whether the parent puts the headers of c into requests to all of its names.
 func (n *narrowing) sameSecret(c *Treatment) bool {
 	found := false
 	for _, p := range n.parent.treated.all {
 		switch {
 		case !overlap(p.about(), c.about()) || replaced(n.parent, p, c):
-		case !contains(p.about(), c.about()) || !reflect.DeepEqual(p.Secret, c.Secret) || !c.within(p):
+		case !contains(p.about(), c.about()) || !reflect.DeepEqual(p.Inserted(), c.Inserted()) || !c.within(p):
 			return false
 		default:
 			found = true

@@ -34,11 +34,16 @@ type Rule struct {
 	methods httprule.Methods
 	paths   httprule.Paths
 
-	header  string // canonical, "" without secrets
+	headers []header
+	masks   []mask
+}
+
+// header is what is put into requests.
+type header struct {
+	name    string // canonical
 	set     string // what it is set to
 	plain   bool
-	secrets []*secret
-	masks   []mask
+	secrets []*secret // that are in it
 }
 
 // secret is a Secret that can be put in.
@@ -63,30 +68,40 @@ func NewRule(pattern string, t api.NetworkTreatment, given []Secret) (_ *Rule, e
 	if r.paths, err = httprule.ParsePaths(t.Paths); err != nil {
 		return nil, err
 	}
-	if t.Secret == nil {
-		return r, nil
-	}
-	r.header, r.plain, r.set = textproto.CanonicalMIMEHeaderKey(t.Secret.Header), t.Secret.Plain, t.Secret.Value
-	// The names are replaced in one pass: a value that looks like a name is no name.
-	var pairs []string
-	for _, name := range t.Secret.Names() {
-		i := slices.IndexFunc(given, func(s Secret) bool { return s.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no secret %q", name)
-		}
-		s, err := newSecret(given[i], r.header)
-		if err != nil {
-			return nil, fmt.Errorf("secret %q: %w", name, err)
-		}
-		r.secrets = append(r.secrets, s)
-		r.masks = append(r.masks, masksOf(&s.Secret)...)
-		pairs = append(pairs, "${"+name+"}", s.Value.Reveal())
-	}
-	if len(r.secrets) == 0 {
+	if t.Secret != nil && len(t.Secret.Names()) == 0 {
 		return nil, errors.New("the value of its header names no secret")
 	}
-	r.set = strings.NewReplacer(pairs...).Replace(r.set)
+	for _, insert := range t.Inserted() {
+		h, err := newHeader(insert, given)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range h.secrets {
+			r.masks = append(r.masks, masksOf(&s.Secret)...)
+		}
+		r.headers = append(r.headers, h)
+	}
 	return r, nil
+}
+
+func newHeader(insert api.NetworkSecret, given []Secret) (header, error) {
+	h := header{name: textproto.CanonicalMIMEHeaderKey(insert.Header), plain: insert.Plain}
+	// The names are replaced in one pass: a value that looks like a name is no name.
+	var pairs []string
+	for _, name := range insert.Names() {
+		i := slices.IndexFunc(given, func(s Secret) bool { return s.Name == name })
+		if i < 0 {
+			return header{}, fmt.Errorf("there is no secret %q", name)
+		}
+		s, err := newSecret(given[i], h.name)
+		if err != nil {
+			return header{}, fmt.Errorf("secret %q: %w", name, err)
+		}
+		h.secrets = append(h.secrets, s)
+		pairs = append(pairs, "${"+name+"}", s.Value.Reveal())
+	}
+	h.set = strings.NewReplacer(pairs...).Replace(insert.Value)
+	return h, nil
 }
 
 // Open returns a rule that allows all requests to the name of a flow. text is how records name it.
@@ -100,7 +115,7 @@ func newSecret(given Secret, header string) (*secret, error) {
 	switch {
 	case s.Value.IsZero():
 		return nil, errors.New("it has no value")
-	case !strings.EqualFold(s.Binding.Header, header):
+	case s.Binding.Header != secrets.Any && !strings.EqualFold(s.Binding.Header, header):
 		return nil, fmt.Errorf("it is bound to header %s, not to %s", s.Binding.Header, header)
 	case len(s.Binding.Names) == 0:
 		return nil, errors.New("it is bound to no name")
@@ -170,40 +185,47 @@ type insertion struct {
 	masks []mask   // of forms that only this request has
 }
 
-// insert puts secrets into the header of a request to a name. h is the header of req, and
-// may be changed.
-func (r *Rule) insert(name string, tls bool, req *http.Request, h http.Header) insertion {
-	if len(r.secrets) == 0 || !tls && !r.plain {
-		return insertion{}
-	}
-	bound := make([]bool, len(r.secrets))
-	var in insertion
-	for i, s := range r.secrets {
-		bound[i] = (tls || s.Binding.Plain) && s.isFor(name, req)
-		if bound[i] && s.replaceAll(h[r.header]) {
-			in.names = append(in.names, s.Name)
-		}
-	}
-	if len(in.names) == 0 && !slices.Contains(bound, false) {
-		h[r.header] = []string{r.set}
-		for _, s := range r.secrets {
-			in.names = append(in.names, s.Name)
-		}
-	}
-	if len(in.names) == 0 {
-		return in
-	}
-	for _, v := range h[r.header] {
-		if credentials, ok := cutBasic(v); ok && len(credentials) >= minMask {
-			in.masks = append(in.masks, newMask(credentials))
+// insert puts headers into a request to a name. h is the header of req, and may be changed.
+func (r *Rule) insert(name string, tls bool, req *http.Request, h http.Header) (in insertion) {
+	for i := range r.headers {
+		if tls || r.headers[i].plain {
+			r.headers[i].insert(name, tls, req, h, &in)
 		}
 	}
 	return in
 }
 
+// insert puts one header into a request: secrets in place of their placeholders, or else the whole of it if
+// the request may have all of its secrets.
+func (p *header) insert(name string, tls bool, req *http.Request, h http.Header, in *insertion) {
+	bound := make([]bool, len(p.secrets))
+	var names []string
+	for i, s := range p.secrets {
+		bound[i] = (tls || s.Binding.Plain) && s.isFor(name, req)
+		if bound[i] && s.replaceAll(h[p.name]) {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) == 0 && !slices.Contains(bound, false) {
+		h[p.name] = []string{p.set}
+		for _, s := range p.secrets {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	in.names = append(in.names, names...)
+	for _, v := range h[p.name] {
+		if credentials, ok := cutBasic(v); ok && len(credentials) >= minMask {
+			in.masks = append(in.masks, newMask(credentials))
+		}
+	}
+}
+
 // isFor reports whether the secret may be put into a request to a name.
 func (s *secret) isFor(name string, req *http.Request) bool {
-	if !slices.Contains(s.Binding.Names, name) {
+	if !slices.Contains(s.Binding.Names, name) && !slices.Contains(s.Binding.Names, secrets.Any) {
 		return false
 	}
 	for _, m := range httprule.EffectiveMethods(req.Method, req.Header) {

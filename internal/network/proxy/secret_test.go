@@ -105,6 +105,33 @@ func TestSecretOfAnotherName(t *testing.T) {
 	}
 }
 
+// TestHeaders are put into one request: one of a secret that any server and header may have, and one
+// without a secret.
+func TestHeaders(t *testing.T) {
+	s := newSecretOf(secrets.Any)
+	s.Binding.Names = []string{secrets.Any}
+	rule := newRule(t, api.NetworkTreatment{Headers: []api.NetworkSecret{{Header: "x-key", Value: "key ${KEY}"}, {Header: "X-Team", Value: "blue", Plain: true}}}, s)
+	for _, tls := range []bool{true, false} {
+		seen := make(chan http.Header, 1)
+		options := []option{treated(rule)}
+		if !tls {
+			options = append(options, withoutTLS)
+		}
+		w := newWorld(t, func(w http.ResponseWriter, r *http.Request) { seen <- r.Header; _, _ = io.WriteString(w, value) }, options...)
+		_, body := do(t, w.client(false), "GET", w.url("/"), nil, func(r *http.Request) { r.Header.Set("X-Team", "mine") })
+		h := <-seen
+		if got := h.Get("X-Key"); (got == "key "+value) != tls || !tls && got != "" {
+			t.Errorf("TLS %t: the header with the secret is %q", tls, got)
+		}
+		if got := h["X-Team"]; len(got) != 1 || got[0] != "blue" {
+			t.Errorf("TLS %t: the header without one is %q", tls, got)
+		}
+		if strings.Contains(body, value) == tls {
+			t.Errorf("TLS %t: the answer is %q", tls, body)
+		}
+	}
+}
+
 // TestTwoSecrets are in one header, and one of them looks like a name of the other.
 func TestTwoSecrets(t *testing.T) {
 	user, key := newSecretOf("X-Auth"), newSecretOf("X-Auth")

@@ -34,7 +34,7 @@ func open(t *testing.T, fs hostfs.FS, dir string) *Store {
 
 func set(t *testing.T, s *Store, tenant, name, value string) {
 	t.Helper()
-	if err := s.Set(tenant, name, NewValue(value), forLLM); err != nil {
+	if err := s.Set(tenant, name, NewValue(value), forLLM, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -180,7 +180,7 @@ func TestSetRefuses(t *testing.T) {
 		if c.edit != nil {
 			c.edit(&b)
 		}
-		err := s.Set("a", c.name, NewValue(c.value), b)
+		err := s.Set("a", c.name, NewValue(c.value), b, nil)
 		if api.CodeOf(err) != api.CodeInvalid || !strings.HasPrefix(err.Error(), c.field+": ") {
 			t.Errorf("%s %q %+v: %v", c.name, c.value, b, err)
 		}
@@ -190,7 +190,7 @@ func TestSetRefuses(t *testing.T) {
 	}
 	b := forLLM
 	b.Names = []string{"LLM.Example.COM."}
-	if err := s.Set("a", "A", NewValue(text), b); err != nil {
+	if err := s.Set("a", "A", NewValue(text), b, nil); err != nil {
 		t.Fatal(err)
 	}
 	if info, _, err := s.Get("a", "A"); err != nil || info.Binding.Names[0] != "llm.example.com" {
@@ -205,7 +205,7 @@ func TestFaults(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "secrets")
 		s := open(t, c.FS, dir)
 		set(t, s, "a", "A", "old")
-		err := c.Do(t, func() error { return s.Set("a", "A", NewValue("new"), forLLM) }, nil)
+		err := c.Do(t, func() error { return s.Set("a", "A", NewValue("new"), forLLM, nil) }, nil)
 		_, v, getErr := open(t, hostfs.OS, dir).Get("a", "A")
 		if got := v.Reveal(); getErr != nil || got != "old" && got != "new" || err == nil && got != "new" {
 			t.Errorf("after %v it is %q, %v", err, got, getErr)

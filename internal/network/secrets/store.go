@@ -41,9 +41,9 @@ const (
 
 // Binding says which requests a secret is for.
 type Binding struct {
-	// Names are the names of servers: exact ones, in lower case.
+	// Names are the names of servers: exact ones, in lower case; or Any for those of a policy.
 	Names []string `json:"names"`
-	// Header is the header that it is put into.
+	// Header is the header that it is put into; or Any for those of a policy.
 	Header string `json:"header"`
 	// Methods and Paths are those of requests; none is all.
 	Methods []string `json:"methods,omitempty"`
@@ -52,12 +52,18 @@ type Binding struct {
 	Plain bool `json:"plain,omitempty"`
 }
 
+// Any leaves it to a policy which servers get a secret, or in which header.
+const Any = "*"
+
 // Info is what is told of a secret: all but its value.
 type Info struct {
-	Name    string    `json:"name"`
-	Binding Binding   `json:"binding"`
-	Created time.Time `json:"created"`
-	Updated time.Time `json:"updated"`
+	Name    string  `json:"name"`
+	Binding Binding `json:"binding"`
+	// Version counts the values that it has had.
+	Version  int               `json:"version,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Created  time.Time         `json:"created"`
+	Updated  time.Time         `json:"updated"`
 }
 
 // record is a secret as it is encrypted.
@@ -261,15 +267,18 @@ func (s *Store) Unseal(sealed []byte) ([]byte, error) {
 }
 
 // Set makes a secret of a tenant or replaces it.
-func (s *Store) Set(tenant, name string, v Value, b Binding) error {
+func (s *Store) Set(tenant, name string, v Value, b Binding, metadata map[string]string) error {
 	if err := check(name, v, &b); err != nil {
+		return err
+	}
+	if err := api.ValidMetadata("metadata", metadata); err != nil {
 		return err
 	}
 	return s.change(func(doc *document) error {
 		now := s.now().UTC()
-		r := record{Info{name, b, now, now}, tenant, []byte(v.Reveal())}
+		r := record{Info{name, b, 1, metadata, now, now}, tenant, []byte(v.Reveal())}
 		if i := doc.find(tenant, name); i >= 0 {
-			r.Created = doc.Secrets[i].Created
+			r.Created, r.Version = doc.Secrets[i].Created, max(1, doc.Secrets[i].Version)+1
 			clear(doc.Secrets[i].Value)
 			doc.Secrets[i] = r
 			return nil
@@ -393,6 +402,9 @@ func check(name string, v Value, b *Binding) error {
 	names := make([]string, len(b.Names))
 	for i, n := range b.Names {
 		names[i] = strings.TrimSuffix(strings.ToLower(n), ".")
+		if names[i] == Any && len(names) == 1 {
+			continue
+		}
 		if len(names[i]) > 253 || !hostName.MatchString(names[i]) {
 			return api.Invalid("names", "%q is not the name of a server: it is exact, without a port", n)
 		}

@@ -39,7 +39,10 @@ func (s Secrets) Secrets(ctx context.Context) ([]api.Secret, error) {
 
 func describeSecret(i *secrets.Info) api.Secret {
 	b := i.Binding
-	return api.Secret{Name: i.Name, SecretBinding: api.SecretBinding{Names: b.Names, Header: b.Header, Methods: b.Methods, Paths: b.Paths, Plain: b.Plain}, CreatedAt: i.Created, UpdatedAt: i.Updated}
+	return api.Secret{
+		Name: i.Name, SecretBinding: api.SecretBinding{Names: b.Names, Header: b.Header, Methods: b.Methods, Paths: b.Paths, Plain: b.Plain},
+		Version: i.Version, Metadata: i.Metadata, CreatedAt: i.Created, UpdatedAt: i.Updated,
+	}
 }
 
 // SetSecret implements service.Secrets.
@@ -51,7 +54,7 @@ func (s Secrets) SetSecret(ctx context.Context, name string, req api.SecretReque
 	value := secrets.NewValue(req.Value)
 	defer value.Clear()
 	b := req.SecretBinding
-	err := s.n.cfg.Secrets.Set(caller.Tenant, name, value, secrets.Binding{Names: b.Names, Header: b.Header, Methods: b.Methods, Paths: b.Paths, Plain: b.Plain})
+	err := s.n.cfg.Secrets.Set(caller.Tenant, name, value, secrets.Binding{Names: b.Names, Header: b.Header, Methods: b.Methods, Paths: b.Paths, Plain: b.Plain}, req.Metadata)
 	if err != nil {
 		return nil, err
 	}

@@ -84,10 +84,7 @@ func (n *Networks) Prepare(ctx context.Context, b *sandboxes.Instance, branch Br
 // secretsIn returns the names of the secrets that a policy puts into requests.
 func secretsIn(p *policy.Policy) (names []string) {
 	for _, t := range p.Treatments() {
-		if t.Secret == nil {
-			continue
-		}
-		for _, name := range t.Secret.Names() {
+		for _, name := range t.SecretNames() {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}

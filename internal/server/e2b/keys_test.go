@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
 )
 
 func newTokens() keys { return bytes.Repeat([]byte{7}, keyBytes) }
@@ -92,7 +93,7 @@ func TestKeyIsKept(t *testing.T) {
 // TestAPIKeys in both forms are the same token.
 func TestAPIKeys(t *testing.T) {
 	const secret = "ramet_bdthetswcwlfylosca5zpbp76z62c5m3r5vxe22vj4d5qbvicdsq"
-	key := APIKey(secret)
+	key := httpwire.E2BKey(secret)
 	if !strings.HasPrefix(key, "e2b_") || len(key) != len("e2b_")+64 {
 		t.Errorf("the key is %s", key)
 	}

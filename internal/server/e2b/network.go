@@ -2,7 +2,9 @@ package e2b
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 
 	"ramet.dev/ramet/api"
 )
@@ -16,6 +18,8 @@ type network struct {
 	Rules    map[string][]rule `json:"rules"`
 	Proxy    any               `json:"egressProxy"`
 	Mask     string            `json:"maskRequestHost"`
+	DNS      []string          `json:"dnsServers"`
+	TLSPorts []int             `json:"httpsPorts"`
 }
 
 type rule struct {
@@ -42,8 +46,10 @@ func (n *network) request(internet *bool) (*api.NetworkRequest, error) {
 		return nil, api.Errorf(api.CodeUnsupported, "egressProxy: a sandbox has no proxy of its own; the daemon takes HTTPS_PROXY of its environment")
 	case n.Mask != "":
 		return nil, api.Errorf(api.CodeUnsupported, "maskRequestHost: servers see the host that was asked for")
-	case len(n.Rules) > 0:
-		return nil, api.Errorf(api.CodeUnsupported, "rules: headers with secrets are put in by 'ramet secret' and a network of Ramet, which keep them out of requests")
+	case len(n.DNS) > 0:
+		return nil, api.Errorf(api.CodeUnsupported, "dnsServers: names are looked up by the gateway of the daemon, with the servers of its machine")
+	case len(n.TLSPorts) > 0:
+		return nil, api.Errorf(api.CodeUnsupported, "httpsPorts: TLS is known by itself at all ports")
 	}
 	if n.Internet != nil && !*n.Internet {
 		out.Profile = "none"
@@ -70,7 +76,64 @@ func (n *network) request(internet *bool) (*api.NetworkRequest, error) {
 		}
 		out.NetworkPolicy.Allow = append(out.NetworkPolicy.Allow, r)
 	}
+	if err := n.treat(out); err != nil {
+		return nil, err
+	}
 	return closed(out), nil
+}
+
+// treat adds the headers that are put into requests. A rule by itself allows nothing: it is left out if
+// its host is not allowed otherwise.
+func (n *network) treat(out *api.NetworkRequest) error {
+	for host, list := range n.Rules {
+		var t api.NetworkTreatment
+		for _, r := range list {
+			if r.Transform == nil {
+				continue
+			}
+			for name, value := range r.Transform.Headers {
+				h, err := inserted(name, value)
+				if err != nil {
+					return err
+				}
+				t.Headers = append(t.Headers, h)
+			}
+		}
+		if len(t.Headers) == 0 || !allowed(out, host) {
+			continue
+		}
+		slices.SortFunc(t.Headers, func(a, b api.NetworkSecret) int { return strings.Compare(a.Header, b.Header) })
+		if out.Rules == nil {
+			out.Rules = map[string]api.NetworkTreatment{}
+		}
+		out.Rules[host] = t
+	}
+	return nil
+}
+
+// allowed reports whether a network reaches a host, of which a rule is.
+func allowed(n *api.NetworkRequest, host string) bool {
+	is := func(r api.NetworkRule) bool {
+		below, wild := strings.CutPrefix(r.Address, "*")
+		return strings.EqualFold(r.Address, host) || wild && strings.HasSuffix(strings.ToLower(host), strings.ToLower(below))
+	}
+	if slices.ContainsFunc(n.NetworkPolicy.Deny, func(r api.NetworkRule) bool { return strings.EqualFold(r.Address, host) }) {
+		return false
+	}
+	return n.Profile == "open" || slices.ContainsFunc(n.NetworkPolicy.Allow, is)
+}
+
+// placeholder is how clients name a secret in a header.
+var placeholder = regexp.MustCompile(`\$\{e2b\.secrets\.([^{}]*)\}`)
+
+// inserted returns a header as a document of Ramet has it.
+func inserted(name, value string) (api.NetworkSecret, error) {
+	if rest := placeholder.ReplaceAllString(value, ""); strings.Contains(rest, "${") {
+		return api.NetworkSecret{}, api.Errorf(api.CodeUnsupported, "rules: header %s names something else than a secret as ${e2b.secrets.NAME}", name)
+	}
+	h := api.NetworkSecret{Header: name, Value: placeholder.ReplaceAllString(value, "$${$1}")}
+	h.Plain = len(h.Names()) == 0 // a secret goes over TLS only
+	return h, nil
 }
 
 // registries are those that the host is set up with, which need not be public.

@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -27,7 +28,9 @@ func TestNetworks(t *testing.T) {
 		{nil, `{"allowOut":["a b"]}`, ``, api.CodeInvalid},
 		{nil, `{"egressProxy":{"address":"192.0.2.1:1080"}}`, ``, api.CodeUnsupported},
 		{nil, `{"maskRequestHost":"x"}`, ``, api.CodeUnsupported},
-		{nil, `{"rules":{"example.org":[{"transform":{"headers":{"A":"b"}}}]}}`, ``, api.CodeUnsupported},
+		{nil, `{"dnsServers":["192.0.2.53"]}`, ``, api.CodeUnsupported},
+		{nil, `{"httpsPorts":[8443]}`, ``, api.CodeUnsupported},
+		{nil, `{"rules":{"example.org":[{"transform":{"headers":{"A":"${e2b.identity.tokens.x}"}}}]}}`, ``, api.CodeUnsupported},
 	} {
 		var n *network
 		if err := json.Unmarshal([]byte(c.network), &n); err != nil {
@@ -43,6 +46,9 @@ func TestNetworks(t *testing.T) {
 		}
 		if err := got.Valid(); err != nil {
 			t.Errorf("%s: %v", c.network, err)
+		}
+		if len(got.Rules) > 0 {
+			t.Errorf("%s: rules %v", c.network, got.Rules)
 		}
 		var allow, deny []string
 		for _, r := range got.Allow {
@@ -77,6 +83,37 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 		}
 		if err := n.unsupported(); api.CodeOf(err) != code {
 			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+// TestRules put headers into requests to hosts that are allowed, and allow none by themselves.
+func TestRules(t *testing.T) {
+	const rules = `"rules":{"api.example.org":[{"transform":{"headers":{"X-Team":"blue","Authorization":"Bearer ${e2b.secrets.llm-key}"}}},{}]}`
+	want := []api.NetworkSecret{{Header: "Authorization", Value: "Bearer ${llm-key}"}, {Header: "X-Team", Value: "blue", Plain: true}}
+	for text, kept := range map[string]bool{
+		`{` + rules + `}`: true,
+		`{"denyOut":["0.0.0.0/0"],"allowOut":["api.example.org"],` + rules + `}`: true,
+		`{"denyOut":["0.0.0.0/0"],"allowOut":["*.example.org"],` + rules + `}`:   true,
+		`{"denyOut":["0.0.0.0/0"],"allowOut":["example.org"],` + rules + `}`:     false,
+		`{"denyOut":["0.0.0.0/0"],` + rules + `}`:                                false,
+		`{"denyOut":["api.example.org"],` + rules + `}`:                          false,
+	} {
+		n := new(network)
+		if err := json.Unmarshal([]byte(text), n); err != nil {
+			t.Fatal(err)
+		}
+		got, err := n.request(nil)
+		if err == nil {
+			err = got.Valid()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		has, ok := got.Rules["api.example.org"]
+		if ok != kept || kept && !reflect.DeepEqual(has.Headers, want) {
+			t.Errorf("%s: the rules are %+v", text, got.Rules)
 		}
 	}
 }

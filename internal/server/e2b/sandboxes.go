@@ -267,11 +267,9 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	for k := range want {
 		filter.Metadata[k] = want.Get(k)
 	}
-	limit := defaultPage
-	if text := q.Get("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
-			return api.Invalid("limit", "%.20q is not a number from 1 to %d", text, maxPage)
-		}
+	limit, err := limitOf(q)
+	if err != nil {
+		return err
 	}
 	all, err := s.svc.List(r.Context(), filter)
 	if err != nil {
@@ -305,6 +303,19 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 		out = append(out, describe(sb))
 	}
 	return reply(w, http.StatusOK, out)
+}
+
+// limitOf returns how many entries a page has.
+func limitOf(q url.Values) (int, error) {
+	text := q.Get("limit")
+	if text == "" {
+		return defaultPage, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 1 || limit > maxPage {
+		return 0, api.Invalid("limit", "%.20q is not a number from 1 to %d", text, maxPage)
+	}
+	return limit, nil
 }
 
 // place orders sandboxes by their age.

@@ -2,8 +2,6 @@ package e2b
 
 import (
 	"context"
-	"encoding/base32"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -73,6 +71,7 @@ func New(cfg Config) (*Server, error) {
 	s.routeStates()
 	s.routeSnapshots()
 	s.routeTemplates()
+	s.routeSecrets()
 	(&builders{svc: cfg.Service, keys: cfg.Key, builds: s.builds}).route(s)
 	s.route("GET /health", "", func(w http.ResponseWriter, _ *http.Request) error { return reply(w, http.StatusOK, "ok") })
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -165,34 +164,20 @@ func (s *Server) caller(r *http.Request, changes bool) (context.Context, context
 	return ctx, cancel, nil
 }
 
-var secretText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// APIKey returns a token of Ramet in the form that clients of E2B demand: e2b_ and hexadecimal digits.
-func APIKey(secret string) string {
-	b, err := secretText.DecodeString(strings.TrimPrefix(secret, httpwire.SecretPrefix))
-	if err != nil {
-		return secret
-	}
-	return httpwire.E2BPrefix + hex.EncodeToString(b)
-}
-
 // secretOf returns the token of Ramet of a request: its API key, in either form.
 func secretOf(r *http.Request) (string, error) {
 	key := r.Header.Get("X-API-KEY")
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && key == "" {
 		key = bearer
 	}
-	if digits, ok := strings.CutPrefix(key, httpwire.E2BPrefix); ok {
-		b, err := hex.DecodeString(digits)
-		if err != nil {
-			return "", api.Errorf(api.CodeUnknownUser, "the API key is not e2b_ and hexadecimal digits")
-		}
-		return httpwire.SecretPrefix + secretText.EncodeToString(b), nil
-	}
 	if key == "" {
-		return "", api.Errorf(api.CodeUnknownUser, "no API key was given: set E2B_API_KEY to a token of 'ramet token create'")
+		return "", api.Errorf(api.CodeUnknownUser, "no API key was given: set E2B_API_KEY to a token of 'ramet token create --e2b'")
 	}
-	return key, nil
+	secret, err := httpwire.SecretOfE2BKey(key)
+	if err != nil {
+		return "", api.Errorf(api.CodeUnknownUser, "%w", err)
+	}
+	return secret, nil
 }
 
 // reply answers with JSON.

@@ -161,29 +161,37 @@ func (s *templates) warm(ctx context.Context, id, code string) error {
 
 // listTemplates lists the templates that can be built, and images and snapshots with a name.
 func (s *Server) listTemplates(w http.ResponseWriter, r *http.Request) error {
-	names := []string{templateBase, templateCode}
+	type template struct {
+		name    string
+		created time.Time
+		size    int64
+	}
+	all := []template{{name: templateBase}, {name: templateCode}}
 	images, err := s.svc.Images(r.Context())
 	if err != nil {
 		return err
 	}
 	for i := range images {
-		names = append(names, images[i].Names...)
+		for _, name := range images[i].Names {
+			all = append(all, template{name, images[i].CreatedAt, images[i].SizeBytes})
+		}
 	}
 	snapshots, err := s.svc.Snapshots(r.Context())
 	if err != nil {
 		return err
 	}
 	for i := range snapshots {
-		names = append(names, snapshots[i].Name)
+		all = append(all, template{snapshots[i].Name, snapshots[i].CreatedAt, snapshots[i].SizeBytes})
 	}
 	out := []map[string]any{}
-	for _, name := range names {
+	for _, t := range all {
+		name := t.name
 		if name == "" || strings.HasPrefix(name, warmPrefix) {
 			continue
 		}
 		out = append(out, map[string]any{
-			"templateID": name, "buildID": name, "names": []string{name}, "aliases": []string{name}, "public": false, "cpuCount": 0, "memoryMB": 0, "diskSizeMB": 0,
-			"createdAt": time.Time{}, "updatedAt": time.Time{}, "lastSpawnedAt": nil, "spawnCount": 0, "buildCount": 1, "envdVersion": envdVersion, "createdBy": nil, "buildStatus": "ready",
+			"templateID": name, "buildID": name, "names": []string{name}, "aliases": []string{name}, "public": false, "cpuCount": 0, "memoryMB": 0, "diskSizeMB": t.size >> 20,
+			"createdAt": t.created, "updatedAt": t.created, "lastSpawnedAt": nil, "spawnCount": 0, "buildCount": 1, "envdVersion": envdVersion, "createdBy": nil, "buildStatus": "ready",
 		})
 	}
 	return reply(w, http.StatusOK, out)

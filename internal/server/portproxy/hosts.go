@@ -33,14 +33,9 @@ const maxDomain = 200
 // certificate if secure is set. Below a domain other than localhost, pages need TLS: without
 // a certificate here, a proxy in front of the server must have one.
 func ParseHosts(domain string, secure bool, listening string) (Hosts, error) {
-	name, port, given := strings.Cut(strings.ToLower(domain), ":")
-	if len(name) > maxDomain || !domainPattern.MatchString(name) || net.ParseIP(name) != nil {
-		return Hosts{}, api.Invalid("port-domain", "%q is not DOMAIN or DOMAIN:PORT, such as ports.example.com", domain)
-	}
-	if given {
-		if _, err := ParsePort(port); err != nil {
-			return Hosts{}, api.Invalid("port-domain", "%q does not end with a port from 1 to 65535", domain)
-		}
+	name, port, err := ParseDomain("port-domain", domain)
+	if err != nil {
+		return Hosts{}, err
 	}
 	h := Hosts{domain: name, scheme: "https", port: listening}
 	if !secure {
@@ -50,13 +45,27 @@ func ParseHosts(domain string, secure bool, listening string) (Hosts, error) {
 			h.port = "" // that of the proxy
 		}
 	}
-	if given {
+	if port != "" {
 		h.port = port
 	}
 	if h.scheme == "https" && h.port == "443" || h.scheme == "http" && h.port == "80" {
 		h.port = ""
 	}
 	return h, nil
+}
+
+// ParseDomain reads DOMAIN or DOMAIN:PORT. port is empty if there is none.
+func ParseDomain(field, domain string) (name, port string, err error) {
+	name, port, given := strings.Cut(strings.ToLower(domain), ":")
+	if len(name) > maxDomain || !domainPattern.MatchString(name) || net.ParseIP(name) != nil {
+		return "", "", api.Invalid(field, "%q is not DOMAIN or DOMAIN:PORT, such as ports.example.com", domain)
+	}
+	if given {
+		if _, err := ParsePort(port); err != nil {
+			return "", "", api.Invalid(field, "%q does not end with a port from 1 to 65535", domain)
+		}
+	}
+	return name, port, nil
 }
 
 // Domain returns the common end of all hosts, after a dot.

@@ -62,6 +62,12 @@ func (p Paths) Secrets() string { return filepath.Join(p.dataDir, "secrets") }
 // E2BKey is the file with the secret that access tokens of the interface of E2B are made with.
 func (p Paths) E2BKey() string { return filepath.Join(p.dataDir, "e2b.key") }
 
+// E2BAuthority is the file with the authority that signs certificates for clients of E2B, and its key.
+func (p Paths) E2BAuthority() string { return filepath.Join(p.dataDir, "e2b-ca.pem") }
+
+// E2BCertificate is the file with the certificate of that authority, which clients trust.
+func (p Paths) E2BCertificate() string { return filepath.Join(p.dataDir, "e2b-ca.crt") }
+
 // E2BFiles is the directory of files that clients of E2B upload for builds of templates.
 func (p Paths) E2BFiles() string { return filepath.Join(p.dataDir, "e2b-files") }
 

@@ -1121,6 +1121,10 @@ class NetworkSecret(Model):
 class NetworkTreatment(Model):
     """The type NetworkTreatment of the REST interface."""
 
+    headers: List[NetworkSecret]
+    """Headers that are put into requests outside of the sandbox; their values may name secrets,
+    and none needs to.
+    """
     hold: Optional[str] = None
     """Requests that wait for a decision: writes are all but GET, HEAD and OPTIONS."""
     hold_timeout_ms: Optional[int] = None
@@ -1134,8 +1138,8 @@ class NetworkTreatment(Model):
     secret: Optional[NetworkSecret] = None
     """A header that is put into requests outside of the sandbox."""
 
-    _nested: ClassVar[Any] = {"secret": ("one", NetworkSecret)}
-    _lists = ("methods", "paths",)
+    _nested: ClassVar[Any] = {"headers": ("list", NetworkSecret), "secret": ("one", NetworkSecret)}
+    _lists = ("headers", "methods", "paths",)
 
 
 class NetworkPolicy(Model):
@@ -1607,22 +1611,29 @@ class Secret(Model):
     created_at: datetime
     """When it was made."""
     header: str
-    """Header that it is put into."""
+    """Header that it is put into; or * for those of the network document."""
+    metadata: Dict[str, str]
+    """What was said of it when it was set."""
     methods: List[str]
     """Methods of requests; all if there are none."""
     name: str
     """Name of the secret."""
     names: List[str]
-    """Names of servers, without wildcards."""
+    """Names of servers, without wildcards; or * for all that a network document puts it into
+    requests to.
+    """
     paths: List[str]
     """Paths of requests; a * at the end stands for any rest; all if there are none."""
     plain: bool = False
     """Also into requests without TLS."""
     updated_at: datetime
     """When it was replaced last."""
+    version: int
+    """How many values it has had."""
 
     _times = ("created_at", "updated_at",)
     _lists = ("methods", "names", "paths",)
+    _maps = ("metadata",)
 
 
 class SnapshotInfo(Model):

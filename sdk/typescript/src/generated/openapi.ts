@@ -2030,6 +2030,8 @@ export interface components {
             wouldAllow?: string;
         };
         NetworkTreatment: {
+            /** @description headers that are put into requests outside of the sandbox; their values may name secrets, and none needs to */
+            headers?: components["schemas"]["NetworkSecret"][];
             /**
              * @description requests that wait for a decision: writes are all but GET, HEAD and OPTIONS
              * @enum {string}
@@ -2573,13 +2575,17 @@ export interface components {
              * @description when it was made
              */
             createdAt: string;
-            /** @description header that it is put into */
+            /** @description header that it is put into; or * for those of the network document */
             header: string;
+            /** @description what was said of it when it was set */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description methods of requests; all if there are none */
             methods?: string[];
             /** @description name of the secret */
             name: string;
-            /** @description names of servers, without wildcards */
+            /** @description names of servers, without wildcards; or * for all that a network document puts it into requests to */
             names: string[];
             /** @description paths of requests; a * at the end stands for any rest; all if there are none */
             paths?: string[];
@@ -2590,13 +2596,22 @@ export interface components {
              * @description when it was replaced last
              */
             updatedAt: string;
+            /**
+             * Format: int64
+             * @description how many values it has had
+             */
+            version: number;
         };
         SecretRequest: {
-            /** @description header that it is put into */
+            /** @description header that it is put into; or * for those of the network document */
             header: string;
+            /** @description keys and values to keep with it, which are not secret */
+            metadata?: {
+                [key: string]: string;
+            };
             /** @description methods of requests; all if there are none */
             methods?: string[];
-            /** @description names of servers, without wildcards */
+            /** @description names of servers, without wildcards; or * for all that a network document puts it into requests to */
             names: string[];
             /** @description paths of requests; a * at the end stands for any rest; all if there are none */
             paths?: string[];

@@ -8,11 +8,22 @@ import time
 import urllib.request
 
 from e2b import AsyncSandbox, FileNotFoundException, Sandbox, SandboxNotFoundException, Template, wait_for_file
-from e2b.exceptions import AuthenticationException, BuildException, SandboxException, SandboxNotRunningException, TimeoutException
+from e2b.exceptions import AuthenticationException, BuildException, SandboxException, TimeoutException
 from e2b.sandbox.commands.command_handle import CommandExitException, PtySize
 from e2b_code_interpreter import Sandbox as Interpreter
 
+try:
+    from e2b.exceptions import SandboxNotRunningException
+except ImportError:  # older clients
+    SandboxNotRunningException = SandboxException
+try:
+    from e2b import Secret
+    from e2b.exceptions import SecretException, SecretNotFoundException
+except ImportError:
+    Secret = None
+
 TEMPLATE = sys.argv[1]
+OWN = f"own-{os.getpid()}"
 
 
 def raises(kind, call, *args, **kwargs):
@@ -157,6 +168,24 @@ def wrong(s):
     other.kill()
 
 
+def secrets():
+    name = f"llm-key-{os.getpid()}"
+    made = Secret.create(name, "sk-0123456789", metadata={"team": "blue"})
+    assert (made.name, made.version, made.metadata) == (name, 1, {"team": "blue"}), made
+    raises(SecretException, Secret.create, name, "again")
+    assert Secret.update(name, "sk-9876543210").version == 2
+    assert name in [x.name for x in Secret.list().next_items()]
+    rules = {"api.example.org": [{"transform": {"headers": {"Authorization": f"Bearer {Secret.fill(name)}", "X-Team": "blue"}}}]}
+    s = Sandbox.create(TEMPLATE, network={"rules": rules})
+    assert "sk-" not in s.commands.run("env").stdout
+    s.update_network({"rules": rules, "allow_out": ["api.example.org"], "deny_out": ["0.0.0.0/0"]})
+    s.kill()
+    missing = {"api.example.org": [{"transform": {"headers": {"X": Secret.fill("no-such")}}}]}
+    raises(SandboxException, Sandbox.create, TEMPLATE, network={"rules": missing})
+    assert Secret.destroy(name) and not Secret.exists(name)
+    raises(SecretNotFoundException, Secret.get_info, name)
+
+
 def code():
     s = Interpreter.create(TEMPLATE, timeout=300, envs={"GIVEN": "yes"})
     try:
@@ -182,6 +211,12 @@ def code():
         s.kill()
 
 
+def begun(**options):
+    """The begin of a template, which is an image or another template."""
+    t = Template(**options)
+    return t.from_image(TEMPLATE) if TEMPLATE == "python" else t.from_template(TEMPLATE)
+
+
 def templates():
     with tempfile.TemporaryDirectory() as context:
         os.makedirs(f"{context}/app/sub")
@@ -189,8 +224,7 @@ def templates():
             with open(f"{context}/app/{name}", "w") as f:
                 f.write("print(1)")
         t = (
-            Template(file_context_path=context)
-            .from_image(TEMPLATE)
+            begun(file_context_path=context)
             .set_envs({"KIND": "own"})
             .copy("app", "/srv/app")
             .copy("app/main.py", "/srv/one.py", mode=0o600)
@@ -199,19 +233,19 @@ def templates():
             .set_start_cmd("touch /tmp/ready; exec sleep 1000", wait_for_file("/tmp/ready"))
         )
         said = []
-        assert not Template.exists("own")
-        Template.build(t, "own", on_build_logs=lambda line: said.append(line.message))
-        Template.build(t, "own")  # in place of the first one
-        assert Template.exists("own") and any("RUN echo" in line for line in said), said
-    s = Sandbox.create("own", envs={"MORE": "yes"})
+        assert not Template.exists(OWN)
+        Template.build(t, OWN, on_build_logs=lambda line: said.append(line.message))
+        Template.build(t, OWN)  # in place of the first one
+        assert Template.exists(OWN) and any("RUN echo" in line for line in said), said
+    s = Sandbox.create(OWN, envs={"MORE": "yes"})
     out = s.commands.run("pwd; id -un; echo $KIND $MORE; cat /srv/kind; ls -R; stat -c '%a %U' /srv/one.py").stdout
     assert out == "/srv/app\nuser\nown yes\nown\n.:\nmain.py\nsub\n\n./sub:\nother.py\n600 user\n", out
     assert [p.cmd for p in s.commands.list()] == ["sleep"]
     s.kill()
-    e = raises(BuildException, Template.build, Template().from_image(TEMPLATE).run_cmd("exit 9"), "broken")
+    e = raises(BuildException, Template.build, begun().run_cmd("exit 9"), "broken")
     assert "exit code 9" in str(e), e
     raises(BuildException, Template.build, Template().from_image("no-such-image"), "broken")
-    raises(Exception, Template.build, Template().from_image(TEMPLATE), "own:tagged")
+    raises(Exception, Template.build, begun(), f"{OWN}:tagged")
 
 
 async def many():
@@ -231,5 +265,7 @@ for case in (commands, terminals, files, wrong, lives):
 s.kill()
 code()
 templates()
+if Secret:
+    secrets()
 asyncio.run(many())
 print("done")
