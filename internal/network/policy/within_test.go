@@ -100,7 +100,7 @@ func TestTreatmentsWithin(t *testing.T) {
 		{nil, treatments{"a.example.org": {Secret: secret}}, "allow a.example.org", false},
 		{nil, treatments{"a.example.org": {Headers: []api.NetworkSecret{*secret}}}, "allow a.example.org", false},
 		{treatments{"a.example.org": {Secret: secret}}, treatments{"a.example.org": {Headers: []api.NetworkSecret{*secret}}}, "", true},
-		{treatments{"a.example.org": {Secret: secret}}, treatments{"a.example.org": {Secret: secret, Headers: []api.NetworkSecret{*other}}}, "", false},
+		{treatments{"a.example.org": {Secret: secret}}, treatments{"a.example.org": {Secret: secret, Headers: []api.NetworkSecret{{Header: "X-Team", Value: "blue"}}}}, "", false},
 		{nil, treatments{"a.example.org": {Methods: get}}, "allow a.example.org", true},
 		{nil, treatments{"a.example.org": {Methods: get}}, "", false}, // it allows the name
 		// The more specific treatment counts in both.
