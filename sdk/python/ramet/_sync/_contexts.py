@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Union
 
 from .. import _wire
+from .._errors import NotFound
 from .._models import ContextInfo
-from .._types import Chunk, Execution, Rich, execution_of, present, text_env
+from .._types import Chunk, Execution, Rich, Seconds, execution_of, milliseconds, present, text_env
 from ._exec import OnText
 from ._transport import EventStream, Transport, segment
 
@@ -27,6 +28,20 @@ class Context:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, language={self.language!r})"
+
+    def run_code(
+        self,
+        code: str,
+        *,
+        timeout: Optional[Seconds] = None,
+        check: bool = False,
+        on_stdout: Optional[OnText] = None,
+        on_stderr: Optional[OnText] = None,
+    ) -> Execution:
+        """Run code in it: see Sandbox.run_code."""
+        request = present(code=code, language=self.language, context=self.name, timeout_ms=milliseconds(timeout, "timeout"))
+        execution = run_code(self._transport, self._sandbox, request, on_stdout, on_stderr)
+        return execution.check() if check else execution
 
     def interrupt(self) -> bool:
         """Interrupt the cell that it runs, and return whether it ran one."""
@@ -66,6 +81,13 @@ class Contexts:
         body = present(language=language, name=name, cwd=cwd, env=text_env(env), user=user)
         info = self._transport.call("POST", self._path, body=body, sandbox=self._sandbox)
         return Context(self._transport, self._sandbox, ContextInfo(info))
+
+    def get(self, name: str) -> Context:
+        """Return an interpreter that exists, by its name: children have those of their parent."""
+        for info in self.list():
+            if info.name == name:
+                return Context(self._transport, self._sandbox, info)
+        raise NotFound(f"sandbox {self._sandbox} has no context {name!r}", code="not_found", status=404)
 
     def list(self) -> List[ContextInfo]:
         """Return all interpreters."""

@@ -11,9 +11,8 @@ from deepagents.backends.sandbox import BaseSandbox
 
 import ramet
 
-# Characters of an output that are kept: the beginning and the end.
-MAX_OUTPUT = 4 * 1024 * 1024
-TIMEOUT = 30 * 60.0
+from . import _owned
+from ._run import TIMEOUT, Ran, run, run_async
 
 
 class RametSandbox(BaseSandbox):
@@ -45,13 +44,8 @@ class RametSandbox(BaseSandbox):
         cls, image: str = "python", *, cwd: Optional[str] = None, timeout: float = TIMEOUT, **options: Any
     ) -> "RametSandbox":
         """Make a sandbox, which ends with `close` or with this program. options are those of `ramet.Sandbox.create`."""
-        client = ramet.Client(owner="deepagents", lease=60)
-        client.__enter__()
-        try:
-            backend = cls(ramet.Sandbox.create(image, client=client, **options), cwd=cwd, timeout=timeout)
-        except BaseException:
-            client.close()
-            raise
+        client, sandbox = _owned.create("deepagents", image, **options)
+        backend = cls(sandbox, cwd=cwd, timeout=timeout)
         backend._client = client
         return backend
 
@@ -60,20 +54,17 @@ class RametSandbox(BaseSandbox):
         return self.sandbox.id
 
     def execute(self, command: str, *, timeout: Optional[int] = None) -> ExecuteResponse:
-        output = _Output()
-        limit = self._timeout if timeout is None else float(timeout)
-        try:
-            result = self.sandbox.exec(
-                ["/bin/sh", "-c", command],
-                cwd=self._cwd,
-                timeout=limit or None,
-                on_stdout=output.add,
-                on_stderr=output.add,
-            )
-        except ramet.Timeout:
-            output.add(f"\nThe command was killed after {limit:g} s.")
-            return ExecuteResponse(output=output.text(), exit_code=124, truncated=output.cut)
-        return ExecuteResponse(output=output.text(), exit_code=result.exit_code, truncated=output.cut)
+        limit = self._limit(timeout)
+        return _answer(run(self.sandbox, command, cwd=self._cwd, timeout=limit, merged=True), limit)
+
+    async def aexecute(self, command: str, *, timeout: Optional[int] = None) -> ExecuteResponse:
+        """execute() whose command is killed if the task is cancelled."""
+        limit = self._limit(timeout)
+        async with _owned.asynchronous(self.sandbox) as sandbox:
+            return _answer(await run_async(sandbox, command, cwd=self._cwd, timeout=limit, merged=True), limit)
+
+    def _limit(self, timeout: Optional[int]) -> float:
+        return self._timeout if timeout is None else float(timeout)
 
     def upload_files(self, files: List[Tuple[str, bytes]]) -> List[FileUploadResponse]:
         out = []
@@ -126,11 +117,7 @@ class RametSandbox(BaseSandbox):
 
     def close(self) -> None:
         """Destroy the sandbox and its children."""
-        try:
-            self.sandbox.__exit__(None, None, None)
-        finally:
-            if self._client is not None:
-                self._client.close()
+        _owned.end(self._client, self.sandbox)
 
     def __enter__(self) -> "RametSandbox":
         return self
@@ -141,31 +128,8 @@ class RametSandbox(BaseSandbox):
         self.close()
 
 
-class _Output:
-    """The beginning and the end of an output."""
-
-    def __init__(self) -> None:
-        self._begin: List[str] = []
-        self._end: List[str] = []
-        self._room = MAX_OUTPUT // 2
-        self._size = 0
-        self.cut = False
-
-    def add(self, text: str) -> None:
-        head, text = text[: self._room], text[self._room :]
-        if head:
-            self._begin.append(head)
-            self._room -= len(head)
-        if not text:
-            return
-        self._end.append(text)
-        self._size += len(text)
-        while self._size - len(self._end[0]) >= MAX_OUTPUT // 2:
-            self._size -= len(self._end.pop(0))
-            self.cut = True
-
-    def text(self) -> str:
-        end = "".join(self._end)
-        if len(end) > MAX_OUTPUT // 2:
-            end, self.cut = end[-MAX_OUTPUT // 2 :], True
-        return "".join(self._begin) + ("\n[…]\n" if self.cut else "") + end
+def _answer(ran: Ran, limit: float) -> ExecuteResponse:
+    output = ran.stdout
+    if ran.timed_out:
+        output += f"\nThe command was killed after {limit:g} s."
+    return ExecuteResponse(output=output, exit_code=ran.exit_code, truncated=ran.truncated)

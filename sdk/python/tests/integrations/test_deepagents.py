@@ -1,3 +1,4 @@
+import asyncio
 from typing import Iterator
 
 import pytest
@@ -9,7 +10,8 @@ from deepagents.backends.protocol import SandboxBackendProtocol
 from langchain_tests.integration_tests import SandboxIntegrationTests
 
 import ramet
-from ramet.integrations.deepagents import MAX_OUTPUT, RametSandbox
+from ramet.integrations._run import MAX_OUTPUT
+from ramet.integrations.deepagents import RametSandbox
 
 
 # What langchain-tests 1.1.9 expects of an older base class than that of deepagents 0.7: relative paths of a
@@ -54,6 +56,20 @@ def test_a_late_command_leaves_no_process(backend: RametSandbox) -> None:
     r = backend.execute("echo begun; sleep 4321 & sleep 4321", timeout=1)
     assert r.exit_code == 124 and r.output.startswith("begun\n") and "killed after 1 s" in r.output
     assert not running(backend, "4321")
+
+
+def test_a_cancelled_command_leaves_no_process(backend: RametSandbox) -> None:
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(backend.aexecute("sleep 4322 & sleep 4322"))
+        while not await asyncio.to_thread(running, backend, "4322"):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await backend.aexecute("echo $((6 * 7))")).output == "42\n"
+
+    asyncio.run(cancelled())
+    assert not running(backend, "4322")
 
 
 def test_a_large_output_is_cut(backend: RametSandbox) -> None:
