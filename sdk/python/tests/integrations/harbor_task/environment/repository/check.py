@@ -1,0 +1,3 @@
+from adder import add
+
+assert add(2, 3) == 5
