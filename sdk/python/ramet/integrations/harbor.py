@@ -249,6 +249,10 @@ class RametEnvironment(BaseEnvironment):
         """Make children that have all of the trial's sandbox. They end with it, or with their own destroy()."""
         return list(await self.sandbox.fork(n))
 
+    async def promote(self, child: "ramet.AsyncSandbox") -> None:
+        """Go on with the state of a child, which is gone then."""
+        await self.sandbox.promote(child)
+
 
 def _limit() -> Any:
     from harbor.models.trial.config import ResourceMode

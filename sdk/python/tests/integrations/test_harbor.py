@@ -112,6 +112,9 @@ async def test_trials_are_forks_and_apart(tmp_path: Path) -> None:
     assert len({t.sandbox.parent for t in trials}) == 1
     [child] = await trials[1].fork()
     assert (await child.exec("cat /srv/n")).stdout == read[1]
+    await child.exec("echo child > /srv/n")
+    await trials[1].promote(child)
+    assert (await trials[1].exec("cat /srv/n")).stdout == "child\n"
     cold = make(tmp_path, "cold", {"docker_image": "python"}, setup="echo prepared > /srv/n; date +%N >> /srv/n", cold=True)
     await cold.start(False)
     assert cold.sandbox.parent != trials[0].sandbox.parent
