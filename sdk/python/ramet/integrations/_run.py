@@ -66,9 +66,11 @@ class _Running:
         self._err = self._out if merged else Output(limit)
         self._merged = merged
 
-    def options(self, env: Optional[Mapping[str, str]], cwd: Optional[str], user: Optional[str], timeout: Optional[float]) -> Dict[str, Any]:
+    def options(
+        self, env: Optional[Mapping[str, str]], cwd: Optional[str], user: Optional[str], stdin: Any, timeout: Optional[float]
+    ) -> Dict[str, Any]:
         return {
-            "env": env, "cwd": cwd, "user": user, "timeout": timeout or None,
+            "env": env, "cwd": cwd, "user": user, "stdin": stdin, "timeout": timeout or None,
             "on_stdout": self._out.add, "on_stderr": self._err.add,
         }  # fmt: skip
 
@@ -84,6 +86,7 @@ def run(
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[str] = None,
     user: Optional[str] = None,
+    stdin: Union[str, bytes, None] = None,
     timeout: Optional[float] = None,
     limit: int = MAX_OUTPUT,
     merged: bool = False,
@@ -94,7 +97,7 @@ def run(
     """
     running = _Running(limit, merged)
     try:
-        result = sandbox.exec(shell(command), **running.options(env, cwd, user, timeout))
+        result = sandbox.exec(shell(command), **running.options(env, cwd, user, stdin, timeout))
     except ramet.Timeout:
         return running.ended(124, True)
     return running.ended(result.exit_code)
@@ -107,6 +110,7 @@ async def run_async(
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[str] = None,
     user: Optional[str] = None,
+    stdin: Union[str, bytes, None] = None,
     timeout: Optional[float] = None,
     limit: int = MAX_OUTPUT,
     merged: bool = False,
@@ -114,7 +118,7 @@ async def run_async(
     """run() for a task of asyncio. If the task is cancelled the command is killed with its process group."""
     running = _Running(limit, merged)
     try:
-        result = await sandbox.exec(shell(command), **running.options(env, cwd, user, timeout))
+        result = await sandbox.exec(shell(command), **running.options(env, cwd, user, stdin, timeout))
     except ramet.Timeout:
         return running.ended(124, True)
     return running.ended(result.exit_code)

@@ -24,6 +24,8 @@ from pydantic import BaseModel, Field
 
 import ramet
 
+from ._run import run_async
+
 
 class RametConfig(BaseModel, frozen=True):
     """How the sandbox is made that samples are forks of.
@@ -94,7 +96,23 @@ async def _prepare(client: "ramet.AsyncClient", c: RametConfig) -> "ramet.AsyncS
 
 
 # By configuration: Inspect begins and ends environments by other names than those of tasks.
-_warm: Dict[RametConfig, _Warm] = {}
+_warm: "Dict[RametConfig, asyncio.Task[_Warm]]" = {}
+
+
+async def _warmed(c: RametConfig) -> _Warm:
+    """The sandbox of a configuration, which is made once, also if several samples need it at the same time."""
+    making = _warm.get(c)
+    if making is None or making.get_loop() is not asyncio.get_running_loop():  # of an evaluation that was broken off
+        making = _warm[c] = asyncio.ensure_future(_Warm.make(c))
+        making.add_done_callback(lambda made: _forget(c, made))
+    # A sample that is cancelled does not end what others wait for.
+    return await asyncio.shield(making)
+
+
+def _forget(c: RametConfig, made: "asyncio.Task[_Warm]") -> None:
+    """Let the next sample try again if it could not be made."""
+    if (made.cancelled() or made.exception() is not None) and _warm.get(c) is made:
+        del _warm[c]
 
 
 def _config(config: Optional[SandboxEnvironmentConfigType]) -> RametConfig:
@@ -130,19 +148,14 @@ class RametSandboxEnvironment(SandboxEnvironment):
 
     @classmethod
     async def task_init(cls, task_name: str, config: Optional[SandboxEnvironmentConfigType]) -> None:
-        c = _config(config)
-        if c in _warm:
-            return
-        _warm[c] = await _Warm.make(c)
+        await _warmed(_config(config))
 
     @classmethod
     async def sample_init(
         cls, task_name: str, config: Optional[SandboxEnvironmentConfigType], metadata: Dict[str, str]
     ) -> Dict[str, SandboxEnvironment]:
         c = _config(config)
-        if c not in _warm:
-            await cls.task_init(task_name, config)
-        [child] = await _warm[c].sandbox.fork()
+        [child] = await (await _warmed(c)).sandbox.fork()
         return {"default": cls(child, c.workdir)}
 
     @classmethod
@@ -159,9 +172,10 @@ class RametSandboxEnvironment(SandboxEnvironment):
 
     @classmethod
     async def task_cleanup(cls, task_name: str, config: Optional[SandboxEnvironmentConfigType], cleanup: bool) -> None:
-        warm = _warm.pop(_config(config), None)
-        if warm is None:
+        making = _warm.pop(_config(config), None)
+        if making is None or making.get_loop() is not asyncio.get_running_loop():
             return
+        warm = await making
         if not cleanup:
             print(f"sandbox {warm.sandbox.id} goes on for a minute: `ramet ls --meta owner=inspect`")
         await warm.close()
@@ -187,12 +201,11 @@ class RametSandboxEnvironment(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
+        limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         try:
-            r = await self.sandbox.exec(
-                cmd, stdin=input, cwd=self._path(cwd or ""), env=env, user=user, timeout=timeout
+            r = await run_async(
+                self.sandbox, cmd, stdin=input, cwd=self._path(cwd or ""), env=env, user=user, timeout=timeout, limit=limit
             )
-        except ramet.Timeout as e:
-            raise TimeoutError(f"the command was killed after {timeout} s") from e
         except ramet.CommandError as e:  # there is no such program
             return ExecResult(False, 127, "", str(e))
         except ramet.PermissionDenied as e:
@@ -201,10 +214,13 @@ class RametSandboxEnvironment(SandboxEnvironment):
             if user is None:
                 raise
             return ExecResult(False, 126, "", str(e))  # there is no such user
+        if r.timed_out:
+            raise TimeoutError(f"the command was killed after {timeout} s")
         if r.exit_code == 126 and r.stderr.startswith("ramet: "):
             raise PermissionError(r.stderr.strip())  # the program cannot be executed
-        limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
-        return ExecResult(r.exit_code == 0, r.exit_code, r.stdout[-limit:], r.stderr[-limit:])
+        if r.truncated or max(len(r.stdout.encode()), len(r.stderr.encode())) > limit:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, max(r.stdout, r.stderr, key=len))
+        return ExecResult(r.exit_code == 0, r.exit_code, r.stdout, r.stderr)
 
     async def write_file(self, file: str, contents: Union[str, bytes]) -> None:
         path = self._path(file)
@@ -248,3 +264,7 @@ class RametSandboxEnvironment(SandboxEnvironment):
     async def fork(self, n: int = 1) -> "List[RametSandboxEnvironment]":
         """Make children that have all of this sandbox. They end with the sample, or with their own destroy()."""
         return [RametSandboxEnvironment(child, self._workdir) for child in await self.sandbox.fork(n)]
+
+    async def promote(self, child: "RametSandboxEnvironment") -> None:
+        """Go on with the state of a child, which is gone then."""
+        await self.sandbox.promote(child.sandbox)

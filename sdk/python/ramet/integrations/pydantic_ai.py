@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from pydantic_ai.workspaces import (
     CommandResult,
     FileEntry,
     WorkspaceCommand,
+    WorkspaceOutputLimitError,
     WorkspaceRef,
     WorkspaceTimeoutError,
     WorkspaceUnavailableError,
@@ -19,6 +20,33 @@ from pydantic_ai.workspaces.protocol import validate_timeout
 import ramet
 
 PROVIDER = "ramet"
+
+MAX_OUTPUT = 8 * 1024 * 1024
+"""Characters that a command may write. One that writes more is killed."""
+
+_BEGINNING = 64 * 1024
+
+
+class _Written:
+    """What a command writes."""
+
+    def __init__(self) -> None:
+        self.stdout: List[str] = []
+        self.stderr: List[str] = []
+        self._size = 0
+
+    def keeps(self, kept: List[str]) -> Callable[[str], None]:
+        def keep(text: str) -> None:
+            self._size += len(text)
+            kept.append(text)
+            if self._size > MAX_OUTPUT:  # what is raised here ends the command
+                raise WorkspaceOutputLimitError(
+                    f"the command was killed after {MAX_OUTPUT >> 20} MiB of output; "
+                    "redirect the output to a file and read part of it instead",
+                    limit=MAX_OUTPUT, stdout="".join(self.stdout)[:_BEGINNING], stderr="".join(self.stderr)[:_BEGINNING],
+                )  # fmt: skip
+
+        return keep
 
 
 class RametWorkspaceBackend:
@@ -80,7 +108,8 @@ class RametWorkspaceBackend:
             except ramet.NotFound as e:
                 raise WorkspaceUnavailableError(str(e)) from e
         else:
-            sandbox = await ramet.AsyncSandbox.create(self._image, **self._options)
+            labels = {"owner": "pydantic-ai", **(self._options.get("metadata") or {})}
+            sandbox = await ramet.AsyncSandbox.create(self._image, **{**self._options, "metadata": labels})
             sandbox.detach()  # it does not end with this object
             self._ref = WorkspaceRef(provider=PROVIDER, id=sandbox.id)
         await sandbox.files.mkdir(self._dir)
@@ -102,15 +131,17 @@ class RametWorkspaceBackend:
             raise TypeError("a text needs shell=True, and a sequence of arguments shell=False")
         validate_timeout(timeout)
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        out = _Written()
         try:
-            r = await (await self.sandbox()).exec(argv, cwd=self._dir, env=env, timeout=timeout)
+            r = await (await self.sandbox()).exec(
+                argv, cwd=self._dir, env=env, timeout=timeout,
+                on_stdout=out.keeps(out.stdout), on_stderr=out.keeps(out.stderr),
+            )  # fmt: skip
         except ramet.Timeout as e:
-            raise WorkspaceTimeoutError(
-                str(e), stdout=getattr(e, "stdout", ""), stderr=getattr(e, "stderr", "")
-            ) from e
+            raise WorkspaceTimeoutError(str(e), stdout="".join(out.stdout), stderr="".join(out.stderr)) from e
         except ramet.RametError as e:
             raise _gone(e) from e
-        return CommandResult(exit_code=r.exit_code, stdout=r.stdout, stderr=r.stderr)
+        return CommandResult(exit_code=r.exit_code, stdout="".join(out.stdout), stderr="".join(out.stderr))
 
     async def read_bytes(self, path: str) -> bytes:
         info = await self._info(path)
@@ -181,8 +212,14 @@ class RametWorkspaceBackend:
             out.append(RametWorkspaceBackend(self._image, ref=ref, working_dir=self._dir, **self._options))
         return out
 
+    async def promote(self, child: "RametWorkspaceBackend") -> None:
+        """Go on with the state of a child, which is gone then."""
+        await (await self.sandbox()).promote(await child.sandbox())
+
     async def destroy(self) -> None:
-        """End the sandbox."""
+        """End the sandbox, if there is one."""
+        if self._ref is None and self._making is None:
+            return
         try:
             await (await self.sandbox()).destroy()
         except (ramet.NotFound, WorkspaceUnavailableError):

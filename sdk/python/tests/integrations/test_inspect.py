@@ -12,7 +12,7 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, Target, accuracy, scorer
 from inspect_ai.solver import TaskState, use_tools, generate
 from inspect_ai.tool import bash
-from inspect_ai.util import SandboxEnvironmentSpec, sandbox
+from inspect_ai.util import OutputLimitExceededError, SandboxEnvironmentSpec, sandbox
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
 pytest.importorskip("pytest_asyncio", reason="pytest-asyncio is not installed")
@@ -66,6 +66,45 @@ def test_late_and_cancelled_commands_leave_no_process() -> None:
             await RametSandboxEnvironment.task_cleanup("late", None, True)
 
     asyncio.run(run())
+
+
+def test_large_outputs_are_errors() -> None:
+    async def run() -> None:
+        envs = await RametSandboxEnvironment.sample_init("large", None, {})
+        env = envs["default"].as_type(RametSandboxEnvironment)
+        try:
+            r = await env.exec(["sh", "-c", "head -c 10485760 /dev/zero | tr '\\0' x"])
+            assert r.stdout == "x" * 10485760
+            for stream in (1, 2):
+                with pytest.raises(OutputLimitExceededError) as e:
+                    await env.exec(["sh", "-c", f"(echo first; head -c 12000000 /dev/zero | tr '\\0' x; echo last) >&{stream}"])
+                said = e.value.truncated_output or ""
+                assert said.startswith("first\n") and said.endswith("last\n") and len(said) < 10485760 + 100
+        finally:
+            await RametSandboxEnvironment.sample_cleanup("large", None, envs, False)
+            await RametSandboxEnvironment.task_cleanup("large", None, True)
+
+    asyncio.run(run())
+
+
+def test_samples_that_begin_at_once_have_one_sandbox() -> None:
+    config = RametConfig(setup=("date +%N > /prepared",))
+
+    async def run() -> None:
+        begun = await asyncio.gather(*(RametSandboxEnvironment.sample_init("race", config, {}) for _ in range(4)))
+        envs = [e["default"].as_type(RametSandboxEnvironment) for e in begun]
+        assert len({e.sandbox.parent for e in envs}) == len({await e.read_file("/prepared") for e in envs}) == 1
+        [child] = await envs[0].fork()
+        await child.write_file("n", "1")
+        await envs[0].promote(child)
+        assert await envs[0].read_file("n") == "1"
+        await RametSandboxEnvironment.task_cleanup("race", config, True)
+
+    asyncio.run(run())
+    asyncio.run(run())  # another event loop has its own
+    with pytest.raises(ramet.NotFound):
+        asyncio.run(RametSandboxEnvironment.sample_init("race", RametConfig(image="none-of-this-name"), {}))
+    assert not ramet.Sandbox.list(metadata={"owner": "inspect"})
 
 
 @scorer(metrics=[accuracy()])
