@@ -45,6 +45,9 @@ class AsyncOutput:
                 if tries > 3:
                     raise
                 continue
+            except BaseException:
+                await self.aclose()  # the next call goes on where this one was cancelled
+                raise
             if event is None:
                 raise _wire.broken("the daemon's answer ended early")
             if event.name in ("stdout", "stderr"):

@@ -47,6 +47,9 @@ class Output:
                 if tries > 3:
                     raise
                 continue
+            except BaseException:
+                self.close()  # the next call goes on where this one was cancelled
+                raise
             if event is None:
                 raise _wire.broken("the daemon's answer ended early")
             if event.name in ("stdout", "stderr"):
