@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field
 
 import ramet
 
+from . import _owned
 from ._run import run_async
 
 
@@ -45,54 +46,34 @@ class RametConfig(BaseModel, frozen=True):
 
 
 class _Warm:
-    """The sandbox that the samples of a task are forks of, and the task that renews its lease."""
+    """The sandbox that the samples of a task are forks of. Its lease ends with the task, or with the program."""
 
-    def __init__(self) -> None:
-        self.sandbox: "ramet.AsyncSandbox"
-        self._made: "asyncio.Future[None]" = asyncio.get_running_loop().create_future()
-        self._end = asyncio.Event()
-        self._keeper: "asyncio.Task[None]"
+    def __init__(self, client: "ramet.AsyncClient", sandbox: "ramet.AsyncSandbox") -> None:
+        self.sandbox = sandbox
+        self._client = client
 
     @classmethod
-    async def make(cls, config: RametConfig) -> "_Warm":
-        warm = cls()
-        # A client with a lease is opened and closed in one task; Inspect begins and ends in others.
-        warm._keeper = asyncio.create_task(warm._keep(config))
+    async def make(cls, c: RametConfig) -> "_Warm":
+        client, sandbox = await _owned.create_async("inspect", c.image, network=c.network, memory=c.memory, cpus=c.cpus)
         try:
-            await warm._made
+            await sandbox.files.mkdir(c.workdir)
+            for here, there in c.files:
+                await sandbox.files.upload(here, there)
+            for command in c.setup:
+                await sandbox.exec(command, cwd=c.workdir, check=True)
         except BaseException:
-            await warm.close()
+            await _owned.end_async(client, sandbox)
             raise
-        return warm
+        return cls(client, sandbox)
 
-    async def _keep(self, config: RametConfig) -> None:
-        async with ramet.AsyncClient(owner="inspect", lease=60) as client:
-            try:
-                self.sandbox = await _prepare(client, config)
-            except Exception as e:
-                if not self._made.done():
-                    self._made.set_exception(e)
-                return
-            if not self._made.done():
-                self._made.set_result(None)
-            await self._end.wait()
+    def keep(self) -> None:
+        """Let all sandboxes of the task go on without an end."""
+        for sandbox in (self.sandbox, *self.sandbox._children.values()):
+            sandbox.detach()
 
     async def close(self) -> None:
-        """End the lease, and with it all sandboxes of the task."""
-        self._end.set()
-        await self._keeper
-
-
-async def _prepare(client: "ramet.AsyncClient", c: RametConfig) -> "ramet.AsyncSandbox":
-    sandbox = await ramet.AsyncSandbox.create(
-        c.image, client=client, network=c.network, memory=c.memory, cpus=c.cpus
-    )
-    await sandbox.files.mkdir(c.workdir)
-    for here, there in c.files:
-        await sandbox.files.upload(here, there)
-    for command in c.setup:
-        await sandbox.exec(command, cwd=c.workdir, check=True)
-    return sandbox
+        """End the lease, and with it all sandboxes of the task that are not to be kept."""
+        await _owned.end_async(self._client, None)
 
 
 # By configuration: Inspect begins and ends environments by other names than those of tasks.
@@ -177,7 +158,8 @@ class RametSandboxEnvironment(SandboxEnvironment):
             return
         warm = await making
         if not cleanup:
-            print(f"sandbox {warm.sandbox.id} goes on for a minute: `ramet ls --meta owner=inspect`")
+            warm.keep()
+            print("sandboxes are kept: `ramet ls --meta owner=inspect` lists them, `inspect sandbox cleanup ramet` ends them")
         await warm.close()
 
     @classmethod

@@ -87,6 +87,23 @@ def test_large_outputs_are_errors() -> None:
     asyncio.run(run())
 
 
+def test_sandboxes_are_kept_on_request() -> None:
+    config = RametConfig(setup=("true # kept",))
+
+    async def run() -> None:
+        envs = await RametSandboxEnvironment.sample_init("kept", config, {})
+        box = envs["default"].as_type(RametSandboxEnvironment).sandbox
+        await RametSandboxEnvironment.task_cleanup("kept", config, False)
+        kept = {s.id: s for s in await ramet.AsyncSandbox.list(metadata={"owner": "inspect"})}
+        assert {box.id, box.parent} <= set(kept)
+        for id in (box.id, box.parent):
+            lifecycle = (await kept[id].info()).lifecycle
+            assert not lifecycle or not lifecycle.expires_at
+            await RametSandboxEnvironment.cli_cleanup(id)
+
+    asyncio.run(run())
+
+
 def test_samples_that_begin_at_once_have_one_sandbox() -> None:
     config = RametConfig(setup=("date +%N > /prepared",))
 
