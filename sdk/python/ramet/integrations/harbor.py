@@ -140,17 +140,23 @@ class RametEnvironment(BaseEnvironment):
         await job.open()
         cpus = self._resource_limit_value("cpu", auto_mode=_limit())
         memory = self._resource_limit_value("memory", auto_mode=_limit())
-        key = (
-            self.environment_id, self._said.image, self._said.setup, self._said.build_network, cpus, memory,
-            self._effective_storage_mb, self.session_id if self._said.cold else None,
-        )  # fmt: skip
-        if key not in job.warm or (job.warm[key].done() and (job.warm[key].cancelled() or job.warm[key].exception())):
-            job.warm[key] = asyncio.ensure_future(self._prepare(job, force_build, cpus, memory))
-        # A trial that is cancelled does not end what others wait for.
-        warm = await asyncio.shield(job.warm[key])
+        if self._said.cold:
+            warm = await self._prepare(job, force_build, cpus, memory)
+            self._sandbox = warm.sandbox
+        else:
+            key = (
+                self.environment_id, self._said.image, self._said.setup, self._said.build_network, cpus, memory,
+                self._effective_storage_mb,
+            )  # fmt: skip
+            if key not in job.warm or (job.warm[key].done() and (job.warm[key].cancelled() or job.warm[key].exception())):
+                job.warm[key] = asyncio.ensure_future(self._prepare(job, force_build, cpus, memory))
+            # A trial that is cancelled does not end what others wait for.
+            warm = await asyncio.shield(job.warm[key])
+            [self._sandbox] = await warm.sandbox.fork(network=_network(self._network_policy))
         self._image_made = warm.made
-        [self._sandbox] = await warm.sandbox.fork(network=_network(self._network_policy))
         try:
+            if self._said.cold:
+                await self.sandbox.set_network(_network(self._network_policy))
             await self.ensure_dirs(self._mount_targets(writable_only=True))
             await self._upload_environment_dir_after_start()
         except BaseException:
@@ -198,9 +204,6 @@ class RametEnvironment(BaseEnvironment):
             return
         with contextlib.suppress(ramet.NotFound):
             await sandbox.destroy()
-        if self._said.cold and sandbox.parent:
-            with contextlib.suppress(ramet.NotFound):
-                await (await sandbox.client.get(sandbox.parent)).destroy()
 
     async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
         await self.sandbox.set_network(_network(network_policy))

@@ -62,13 +62,14 @@ def test_a_job_prepares_once(tmp_path: Path) -> None:
     before = {s.id for s in ramet.Sandbox.list()}
     done = subprocess.run(
         [str(Path(sys.executable).parent / "harbor"), "run", "-p", str(TASK), "-a", "oracle", "-k", "3", "-n", "3", "-y", "-q",
-         "--env", "ramet.integrations.harbor:RametEnvironment", "-o", str(tmp_path), "--job-name", "job"],
-        capture_output=True, text=True,
+         "--env", "ramet.integrations.harbor:RametEnvironment", "--ek", "setup=python3 serve.py", "-o", str(tmp_path), "--job-name", "job"],
+        capture_output=True, text=True, env={**os.environ, "HARBOR_TELEMETRY": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     trials = list((tmp_path / "job").glob("*/verifier"))
     assert [(t / "reward.txt").read_text() for t in trials] == ["1\n"] * 3, done.stdout
     assert len({(t / "prepared").read_text() for t in trials}) == 1, "they are not forks of one sandbox"
+    assert [(t / "served").read_text() for t in trials] == ["1000000\n"] * 3, "the server that was started before them is not there"
     assert json.loads((tmp_path / "job" / "result.json").read_text())["stats"]
     assert {s.id for s in ramet.Sandbox.list()} <= before, "sandboxes are left"
 
@@ -117,11 +118,12 @@ async def test_trials_are_forks_and_apart(tmp_path: Path) -> None:
     assert (await trials[1].exec("cat /srv/n")).stdout == "child\n"
     cold = make(tmp_path, "cold", {"docker_image": "python"}, setup="echo prepared > /srv/n; date +%N >> /srv/n", cold=True)
     await cold.start(False)
-    assert cold.sandbox.parent != trials[0].sandbox.parent
-    parent = cold.sandbox.parent
+    assert cold.sandbox.parent is None and (await cold.exec("cat /srv/n")).stdout not in read
+    assert not (await cold.sandbox.test_network("a.example.org", 443)).allowed
+    own = cold.sandbox.id
     for t in trials + [cold]:
         await t.stop(True)
-    assert parent not in {s.id for s in await ramet.AsyncSandbox.list()}
+    assert own not in {s.id for s in await ramet.AsyncSandbox.list()}
 
 
 async def test_networks(environment: RametEnvironment) -> None:
