@@ -1,29 +1,28 @@
 #!/bin/bash
-# Tests the adapters of frameworks: integrations.sh CACHE PROGRAM. Each has a virtual environment of its own,
-# which is made from tools/integrations/NAME.txt. A first line "# python: 3.12" there says how new its Python has to be.
+# Tests the adapters of frameworks: integrations.sh CACHE PROGRAM [NAME...]. Each has a virtual environment of its
+# own, which is made from tools/integrations/NAME.txt. Its first line may say which Python it needs at least.
 set -u -o pipefail
+cache=$(realpath "$1")
+program=$(realpath "$2")
+shift 2
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# newer MAJOR.MINOR: prints the program of a Python that is at least as new. What is in PATH may be a shim that does not run.
-newer() {
-	local one
-	for one in python3 "python$1" python3.13 python3.14 ~/.pyenv/versions/*/bin/python; do
-		"$one" -c "import sys, venv; sys.exit(sys.version_info < tuple(map(int, '$1'.split('.'))))" 2>/dev/null || continue
-		echo "$one"
-		return
+# Prints a Python that is at least of a version, and runs.
+python_of() {
+	for p in python3 python3.12 python3.13 python3.14 "$HOME"/.pyenv/versions/*/bin/python3; do
+		"$p" -c "import sys, venv; sys.exit(sys.version_info[:2] < tuple(map(int, '$1'.split('.'))))" 2>/dev/null && { command -v "$p"; return; }
 	done
 	return 1
 }
 
-cache=$(realpath "$1")
-program=$(realpath "$2")
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 failed=
 for list in tools/integrations/*.txt; do
 	name=$(basename "$list" .txt)
+	[ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
 	began=$SECONDS
-	version=$(sed -n '1s/^# python: *//p' "$list")
-	python=$(newer "${version:-3.0}") || {
-		echo "skip: ramet.integrations.$name: no Python $version or newer was found"
+	need=$(sed -n '1s/^# python: //p' "$list")
+	python=$(python_of "${need:-3.9}") || {
+		echo "skip: ramet.integrations.$name: it needs Python $need, which is not here"
 		continue
 	}
 	dir="$cache/python-$name-$({ "$python" --version; cat "$list"; } | sha256sum | cut -c1-12)"

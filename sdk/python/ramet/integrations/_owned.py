@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, AsyncIterator, Callable, Optional, Tuple
+from typing import Any, AsyncIterator, Optional, Tuple
 
 import ramet
 
@@ -13,23 +13,10 @@ LEASE = 60.0
 
 def create(owner: str, image: str, *, lease: float = LEASE, **options: Any) -> "Tuple[ramet.Client, ramet.Sandbox]":
     """Make a sandbox with the label of an owner, and the client that renews its lease until end() is called."""
-    return _leased(owner, lease, lambda client: ramet.Sandbox.create(image, client=client, **options))
-
-
-def restore(
-    owner: str, snapshot: str, *, lease: float = LEASE, **options: Any
-) -> "Tuple[ramet.Client, ramet.Sandbox]":
-    """create() of a snapshot."""
-    return _leased(owner, lease, lambda client: ramet.Sandbox.restore(snapshot, client=client, **options))
-
-
-def _leased(
-    owner: str, lease: float, make: "Callable[[ramet.Client], ramet.Sandbox]"
-) -> "Tuple[ramet.Client, ramet.Sandbox]":
     client = ramet.Client(owner=owner, lease=lease)
     client.__enter__()
     try:
-        return client, make(client)
+        return client, ramet.Sandbox.create(image, client=client, **options)
     except BaseException:
         client.close()
         raise

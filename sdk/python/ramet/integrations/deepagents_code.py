@@ -1,4 +1,4 @@
-"""Sandboxes of Deep Agents Code: `pip install 'ramet[deepagents]'` beside it, and `dcode --sandbox ramet`."""
+"""A provider of sandboxes for Deep Agents Code: `pip install 'ramet[deepagents]'` beside it, and `--sandbox ramet`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Dict, Optional
 
 from deepagents_code.integrations.sandbox_provider import (
     SandboxError,
+    SandboxInstallHint,
     SandboxNotFoundError,
     SandboxProvider,
     SandboxProviderMetadata,
@@ -13,15 +14,13 @@ from deepagents_code.integrations.sandbox_provider import (
 
 import ramet
 
-from . import _owned
-from ._run import TIMEOUT
 from .deepagents import RametSandbox
 
 WORKING_DIR = "/workspace"
 
 
-class RametSandboxProvider(SandboxProvider):
-    """Makes sandboxes of Ramet for the command line, and finds those that run.
+class RametProvider(SandboxProvider):
+    """Makes sandboxes for the command line, of an image or of a snapshot with its processes, and finds those that run.
 
     A sandbox that it made ends with the program, and a minute later if that is killed. One that was found by its id
     is left alone.
@@ -32,39 +31,27 @@ class RametSandboxProvider(SandboxProvider):
 
     @property
     def metadata(self) -> SandboxProviderMetadata:
-        return SandboxProviderMetadata(name="ramet", working_dir=WORKING_DIR, supports_snapshot_name=True)
+        return SandboxProviderMetadata(
+            name="ramet",
+            working_dir=WORKING_DIR,
+            install=SandboxInstallHint(kind="package", name="ramet[deepagents]"),
+            supports_snapshot_name=True,
+        )
 
     def get_or_create(
-        self,
-        *,
-        sandbox_id: Optional[str] = None,
-        snapshot: Optional[str] = None,
-        image: str = "python",
-        timeout: float = TIMEOUT,
-        **kwargs: Any,
+        self, *, sandbox_id: Optional[str] = None, snapshot: Optional[str] = None, image: str = "python", **kwargs: Any
     ) -> RametSandbox:
-        """Find a sandbox, or make one: of a snapshot with its processes, or of an image.
-
-        kwargs are the options of `ramet.Sandbox.create`, or of `ramet.Snapshot.restore`.
-        """
+        """Find a sandbox or make one. kwargs are those of `ramet.Sandbox.create`."""
         try:
             if sandbox_id is not None:
-                return RametSandbox(ramet.Sandbox.connect(sandbox_id), cwd=WORKING_DIR, timeout=timeout)
-            if snapshot is not None:
-                client, sandbox = _owned.restore("deepagents", snapshot, **kwargs)
+                backend = RametSandbox(ramet.Sandbox.connect(sandbox_id), cwd=WORKING_DIR)
             else:
-                client, sandbox = _owned.create("deepagents", image, **kwargs)
+                backend = RametSandbox.create(snapshot or image, cwd=WORKING_DIR, **kwargs)
+                self._made[backend.id] = backend
+            backend.sandbox.files.mkdir(WORKING_DIR)
         except ramet.NotFound as e:
             raise SandboxNotFoundError(str(e)) from e
         except ramet.RametError as e:
-            raise SandboxError(str(e)) from e
-        backend = RametSandbox(sandbox, cwd=WORKING_DIR, timeout=timeout)
-        backend._client = client
-        self._made[sandbox.id] = backend
-        try:
-            sandbox.files.mkdir(WORKING_DIR)
-        except ramet.RametError as e:
-            self.delete(sandbox_id=sandbox.id)
             raise SandboxError(str(e)) from e
         return backend
 
