@@ -36,8 +36,7 @@ for list in tools/integrations/*.txt; do
 	fi
 	RAMET_BIN="$program" PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "$dir/bin/python" -m pytest -q -rsx --noconftest -o addopts='-p no:cacheprovider' -o asyncio_mode=auto \
 		-W ignore::pytest.PytestDeprecationWarning "tests/integrations/test_$name.py" 2>&1 | sed -u 's/^SKIPPED/skip: &/'
-	result='ok  '
-	[ "${PIPESTATUS[0]}" = 0 ] || { result=FAIL; failed=1; }
+	if [ "${PIPESTATUS[0]}" = 0 ]; then result='ok  '; else result=FAIL failed=1; fi
 	printf '%s\tramet.integrations.%s\t%ds\n' "$result" "$name" $((SECONDS - began))
 done
 [ -z "$failed" ]
