@@ -9,6 +9,8 @@ import os
 import posixpath
 import re
 import shlex
+import tarfile
+import tempfile
 from typing import Dict, List, Optional
 
 import ramet
@@ -47,8 +49,8 @@ def parse(text: str) -> List[Instruction]:
         value, begin = "", 0
     if value:
         raise DockerfileError(f"line {begin}: the last instruction does not end")
-    if sum(i.name == "FROM" for i in found) != 1 or any(" as " in i.value.lower() for i in found if i.name == "FROM"):
-        raise DockerfileError("it does not have one stage: one instruction FROM, without AS")
+    if sum(i.name == "FROM" for i in found) != 1:
+        raise DockerfileError("it does not have one stage: one instruction FROM")
     return found
 
 
@@ -60,7 +62,7 @@ def base_of(instructions: List[Instruction]) -> str:
             _assign(values, i, default="")
         elif i.name == "FROM":
             words = [w for w in shlex.split(_expand(i.value, values)) if not w.startswith("--")]
-            if len(words) == 1:
+            if len(words) == 1 or (len(words) == 3 and words[1].lower() == "as"):
                 return words[0]
             raise DockerfileError(f"line {i.line}: FROM {i.value}: it does not name one image")
     raise DockerfileError("it has no FROM")
@@ -70,6 +72,7 @@ def base_of(instructions: List[Instruction]) -> str:
 class Made:
     """What an image says of the commands that run in it."""
 
+    shell: str = "/bin/sh"
     env: Dict[str, str] = dataclasses.field(default_factory=dict)
     workdir: str = "/"
     user: Optional[str] = None
@@ -78,11 +81,18 @@ class Made:
 async def carry_out(sandbox: "ramet.AsyncSandbox", instructions: List[Instruction], context: str) -> Made:
     """Do in a sandbox what the instructions say. Files to copy are below context."""
     made = Made(workdir=(await sandbox.exec("pwd")).stdout.strip() or "/")
+    if (await sandbox.exec("test -x /bin/bash")).ok:
+        made.shell = "/bin/bash"
+    # What the image itself sets is there in all commands: it is needed for ENV PATH=/opt/bin:$PATH.
+    image = dict(v.partition("=")[::2] for v in (await sandbox.exec("cat /proc/self/environ")).stdout.split("\0") if v)
+    before: Dict[str, str] = {}  # arguments before FROM, which count behind it only if ARG names them again
     arguments: Dict[str, str] = {}
     for i in instructions:
-        values = {**arguments, **made.env}
-        if i.name == "RUN":
-            await _run(sandbox, i, made, values)
+        values = {**image, **arguments, **made.env}
+        if i.name == "FROM":
+            before, arguments = arguments, {}
+        elif i.name == "RUN":
+            await _run(sandbox, i, made, {**arguments, **made.env})
         elif i.name in ("COPY", "ADD"):
             await _copy(sandbox, i, made, values, context)
         elif i.name == "WORKDIR":
@@ -91,10 +101,10 @@ async def carry_out(sandbox: "ramet.AsyncSandbox", instructions: List[Instructio
         elif i.name == "ENV":
             _assign(made.env, i, values=values)
         elif i.name == "ARG":
-            _assign(arguments, i, default="", values=values)
+            _assign(arguments, i, default=before.get(i.value.strip(), ""), values=values)
         elif i.name == "USER":
             made.user = _expand(i.value, values).split(":")[0]
-        elif i.name not in IGNORED and i.name != "FROM":
+        elif i.name not in IGNORED:
             raise DockerfileError(f"line {i.line}: {i.name} is not known here")
     return made
 
@@ -139,6 +149,9 @@ async def _copy(sandbox: "ramet.AsyncSandbox", i: Instruction, made: Made, value
         found += matches
     into = there.endswith("/") or len(found) > 1
     for here in found:
+        if i.name == "ADD" and os.path.isfile(here) and tarfile.is_tarfile(here):
+            await _unpack(sandbox, i, here, target)
+            continue
         to = posixpath.join(target, os.path.basename(here)) if into and os.path.isfile(here) else target
         if os.path.isfile(here) and not into and (await sandbox.exec(["test", "-d", target])).ok:
             to = posixpath.join(target, os.path.basename(here))
@@ -146,6 +159,17 @@ async def _copy(sandbox: "ramet.AsyncSandbox", i: Instruction, made: Made, value
         for program, said in (("chown", owner), ("chmod", mode)):
             if said:
                 await sandbox.exec([program, "-R", said, to], check=True)
+
+
+async def _unpack(sandbox: "ramet.AsyncSandbox", i: Instruction, here: str, target: str) -> None:
+    """Do what ADD does with an archive."""
+    await sandbox.files.mkdir(target)
+    with tarfile.open(here) as packed, tempfile.TemporaryDirectory() as directory:
+        try:
+            packed.extractall(directory, filter="tar")
+        except tarfile.TarError as e:
+            raise DockerfileError(f"line {i.line}: ADD {here}: {e}") from e
+        await sandbox.files.upload(directory, target)
 
 
 def _json(value: str) -> Optional[List[str]]:

@@ -25,6 +25,9 @@ import ramet
 from . import _dockerfile, _owned
 from ._run import run_async
 
+REST = 600.0
+"""Seconds after which the sandbox of a task is written to disk if no trial begins. It can be forked there, too."""
+
 REGISTRIES = {"profile": "host-registries"}
 """What a public network reaches besides public addresses: the registries that the host is set up with."""
 
@@ -152,7 +155,7 @@ class RametEnvironment(BaseEnvironment):
                 job.warm[key] = asyncio.ensure_future(self._prepare(job, force_build, cpus, memory))
             # A trial that is cancelled does not end what others wait for.
             warm = await asyncio.shield(job.warm[key])
-            [self._sandbox] = await warm.sandbox.fork(network=_network(self._network_policy))
+            [self._sandbox] = await warm.sandbox.fork(network=_network(self._network_policy), idle_timeout=0)
         self._image_made = warm.made
         try:
             if self._said.cold:
@@ -180,6 +183,8 @@ class RametEnvironment(BaseEnvironment):
                 cpus=cpus,
                 memory=memory,
                 disk=self._effective_storage_mb,
+                idle_timeout=0 if self._said.cold else REST,
+                idle_action="hibernate",
                 network={"profile": self._said.build_network, "allow": [REGISTRIES]},
             )
             _made.append(sandbox.id)
@@ -219,7 +224,7 @@ class RametEnvironment(BaseEnvironment):
         who = self._resolve_user(user)
         ran = await run_async(
             self.sandbox,
-            ["/bin/bash", "-c", command],
+            [self._image_made.shell, "-c", command],
             cwd=cwd or self.task_env_config.workdir or self._image_made.workdir,
             env={**self._image_made.env, **(self._merge_env(env) or {})},
             user=self._image_made.user if who is None else str(who),

@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any, AsyncIterator, Dict
 
@@ -138,15 +139,17 @@ async def test_networks(environment: RametEnvironment) -> None:
 async def test_dockerfiles(tmp_path: Path) -> None:
     (tmp_path / "environment" / "d").mkdir(parents=True)
     (tmp_path / "environment" / "d" / "x").write_text("x")
+    with tarfile.open(tmp_path / "environment" / "a.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "environment" / "d" / "x", "w/x")
     (tmp_path / "environment" / "Dockerfile").write_text(
-        'ARG BASE=python\n# a comment\nFROM ${BASE}\nARG HOW=well\nENV ONE=1 TWO="2 2" \\\n    THREE=${ONE}3\n'
-        "WORKDIR /srv\nWORKDIR app\nCOPY d/ .\nCOPY --chmod=600 d/x y/\nRUN echo $TWO-$THREE-$HOW > out && \\\n    pwd >> out\n"
+        'ARG BASE=python\n# a comment\nFROM ${BASE} AS only\nARG BASE\nARG HOW=well\nENV PATH=/opt/bin:$PATH\nENV ONE=1 TWO="2 2" \\\n    THREE=${ONE}3\n'
+        "WORKDIR /srv\nWORKDIR app\nCOPY d/ .\nCOPY --chmod=600 d/x y/\nADD a.tar.gz z/\nRUN echo $TWO-$THREE-$HOW-$BASE > out && \\\n    pwd >> out\n"
         'RUN ["/bin/sh", "-c", "id -un >> out"]\nUSER nobody\nCMD ["sh"]\n'
     )
     environment = make(tmp_path, "one")
     await environment.start(False)
-    r = await environment.exec("pwd; id -un; echo $THREE; cat out x; ls -l y/x | cut -c1-10", cwd=None)
-    assert (r.stdout or "") + (r.stderr or "") == "/srv/app\nnobody\n3\n2 2-3-well\n/srv/app\nroot\nx-rw-------\n", r
+    r = await environment.exec("pwd; id -un; echo $THREE; cat out x z/w/x; ls -l y/x | cut -c1-10; echo $PATH | cut -d: -f1", cwd=None)
+    assert (r.stdout or "") + (r.stderr or "") == "/srv/app\nnobody\n3\n2 2-3-well-python\n/srv/app\nroot\nxx-rw-------\n/opt/bin\n", r
     await environment.stop(True)
     for text, said in (
         ("FROM python\nRUN exit 7\n", "line 2: RUN exit 7: exit code 7"),
