@@ -44,7 +44,10 @@ class RametError(Exception):
         """The quota that was exceeded, with its limit and its use."""
 
     def __str__(self) -> str:
-        text = f"{self.field}: {self.detail}" if self.field else self.detail
+        text = self.detail.replace("body.", "")
+        # The daemon names the field inside of some texts.
+        if self.field and not re.search(rf"(?:^|[:;] ){re.escape(self.field)}: ", text):
+            text = f"{self.field}: {text}"
         if self.code == "internal" and self.request_id:
             text += f" (request {self.request_id})"
         return f"{text}; {self.remedy}" if self.remedy else text
@@ -77,7 +80,7 @@ class PermissionDenied(RametError):
 
 
 class InvalidRequest(RametError):
-    """The request is not valid: `field` names the part at fault."""
+    """The request is not valid, or not possible on this machine: `field` names the part at fault."""
 
 
 class Unavailable(RametError):
@@ -148,6 +151,8 @@ _CLASSES: Mapping[str, Type[RametError]] = {
     "unauthenticated": PermissionDenied,
     "forbidden": PermissionDenied,
     "timeout": Timeout,
+    "unsupported": InvalidRequest,
+    "isolation_refused": InvalidRequest,
     "unavailable": Unavailable,
     "sandbox_died": SandboxGone,
 }

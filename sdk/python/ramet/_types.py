@@ -238,17 +238,22 @@ class Execution:
     """A part of the output or of the results was left out."""
     timed_out: bool = False
     """It was interrupted at its timeout."""
+    exit_code: int = 0
+    """That of a cell of bash, which fails without an exception; of others 1 if they fail."""
 
     @property
     def ok(self) -> bool:
-        """Whether no exception ended it."""
-        return self.error is None
+        """Whether the cell did not fail."""
+        return self.error is None and self.exit_code == 0
 
     def check(self) -> "Execution":
         """Return the execution itself, or raise CodeError if the cell failed."""
-        if self.error is None:
+        if self.ok:
             return self
-        failure = CodeError(f"{self.error.name}: {self.error.value}", code="code_failed")
+        failure = CodeError(
+            f"{self.error.name}: {self.error.value}" if self.error else f"the cell ended with exit code {self.exit_code}",
+            code="code_failed",
+        )
         failure.execution = self
         raise failure
 
@@ -284,6 +289,7 @@ def execution_of(run: Mapping[str, Any], language: Optional[str]) -> Execution:
         float(run.get("duration_ms") or 0.0) / 1000,
         bool(run.get("truncated")),
         bool(run.get("timed_out")),
+        int(run.get("exit_code") or 0),
     )
     if execution.timed_out:
         failure = Timeout(f"the cell was interrupted at its timeout, after {execution.duration:.1f} s", code="timeout")

@@ -147,3 +147,20 @@ def test_what_one_task_begins_another_one_ends(base: ramet.Sandbox, library: str
             await anyio.sleep(0)
 
     anyio.run(test, backend=library)
+
+
+def test_an_output_goes_on_after_a_cancelled_read(base: ramet.Sandbox) -> None:
+    async def test() -> None:
+        sandbox = await AsyncSandbox.connect(base.id)
+        process = await sandbox.processes.start("read a; echo got $a; read b; echo got $b", stdin=True)
+        output = process.output()
+        await process.write("1\n")
+        assert (await output.__anext__()).text == "got 1\n"
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(output.__anext__(), 0.2)
+        await process.write("2\n")
+        assert (await output.__anext__()).text == "got 2\n"
+        await process.remove()
+
+    run(test)

@@ -371,3 +371,46 @@ def test_images(daemon: object, sbx: Sandbox) -> None:
         assert other.files.read("/srv/kept") == "1"
     client.images.remove("sdk-committed")
     assert not client.images.exists("sdk-committed")
+
+
+def test_a_background_command_gets_its_input(sbx: Sandbox) -> None:
+    assert sbx.exec("cat; echo end", background=True, stdin="text\n").wait().stdout == "text\nend\n"
+    assert sbx.exec("wc -c", background=True, stdin=io.BytesIO(b"x" * 3_000_000)).wait().stdout.strip() == "3000000"
+    assert sbx.exec("wc -c", background=True).wait().stdout.strip() == "0"
+
+
+def test_cells_of_bash_have_exit_codes(sbx: Sandbox) -> None:
+    run = sbx.run_code("echo out; (exit 7)", language="bash")
+    assert (run.stdout, run.exit_code, run.ok, run.error) == ("out\n", 7, False, None)
+    assert sbx.run_code("true", language="bash").check().ok
+    with pytest.raises(ramet.CodeError, match="exit code 7"):
+        sbx.run_code("exit 7", language="bash", check=True)
+    assert not sbx.run_code("1/0").ok
+
+
+def test_contexts_are_found_and_run_code(sbx: Sandbox) -> None:
+    sbx.contexts.create("python", name="own").run_code("x = 6")
+    [child] = sbx.fork()
+    assert child.contexts.get("own").run_code("x * 7").value == 42
+    with pytest.raises(ramet.CodeError):
+        child.contexts.get("own").run_code("1/0", check=True)
+    with pytest.raises(ramet.NotFound):
+        child.contexts.get("none")
+
+
+def test_errors_name_a_field_once(sbx: Sandbox) -> None:
+    for call, said in (
+        (lambda: sbx.fork(0), "count: it must be at least 1"),
+        (lambda: sbx.snapshot("a b"), 'name: "a b" is not a name'),
+        (lambda: sbx.exec("true", user="nobody-here"), 'exec: user: no user "nobody-here"'),
+        (lambda: sbx.update(metadata={"a b": "x"}), 'update sandbox: metadata: "a b" is not a key'),
+    ):
+        with pytest.raises(ramet.InvalidRequest) as wrong:
+            call()
+        assert str(wrong.value).startswith(said)
+
+
+def test_downloads_make_directories(sbx: Sandbox, tmp_path: Path) -> None:
+    sbx.files.write("/srv/a", "text")
+    sbx.files.download("/srv/a", tmp_path / "deep" / "down" / "a")
+    assert (tmp_path / "deep" / "down" / "a").read_text() == "text"

@@ -35,7 +35,7 @@ export class RametError extends Error {
   readonly detail: string
 
   constructor(detail: string, details: ErrorDetails) {
-    super(details.field ? `${details.field}: ${detail}` : detail, details.cause === undefined ? undefined : { cause: details.cause })
+    super(named(details.field, detail), details.cause === undefined ? undefined : { cause: details.cause })
     this.name = new.target.name
     this.detail = detail
     this.code = details.code
@@ -45,6 +45,12 @@ export class RametError extends Error {
     this.exceeded = details.exceeded
     this.remedy = details.remedy ?? remedies[details.code]
   }
+}
+
+/** The message of an error about a field, which the daemon names inside of some texts. */
+function named(field: string | undefined, detail: string): string {
+  const text = detail.replaceAll('body.', '')
+  return field && !text.startsWith(`${field}: `) && !/[:;] $/.test(text.split(`${field}: `)[0] ?? '') ? `${field}: ${text}` : text
 }
 
 /** There is no such sandbox, snapshot, image, process or file. */
@@ -94,6 +100,8 @@ const classes: Partial<Record<Code, new (detail: string, details: ErrorDetails) 
   command_not_found: InvalidRequest,
   not_executable: InvalidRequest,
   hostile_archive: InvalidRequest,
+  unsupported: InvalidRequest,
+  isolation_refused: InvalidRequest,
   unavailable: Unavailable,
 }
 

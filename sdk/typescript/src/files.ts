@@ -1,6 +1,6 @@
 import { createReadStream, createWriteStream } from 'node:fs'
-import { stat as statLocal } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { mkdir, stat as statLocal } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { pieces, type Input } from './exec.js'
@@ -206,6 +206,7 @@ export class Files {
       return
     }
     const target = (await statLocal(local).catch(() => undefined))?.isDirectory() ? join(local, basename(path)) : local
+    await mkdir(dirname(target), { recursive: true })
     await pipeline(Readable.from(this.readStream(path, options)), createWriteStream(target, { mode: Number.parseInt(info.mode, 8) & 0o777 }))
   }
 

@@ -8,6 +8,7 @@ from .. import _wire
 from .._errors import Interrupted, NotFound
 from .._models import ProcessInfo
 from .._types import Chunk, Command, Result, Seconds, command_of, gone, milliseconds, present, result_of, text_env
+from ._exec import Input, blocks
 from ._transport import AsyncEventStream, AsyncTransport, Query, segment
 
 
@@ -124,6 +125,12 @@ class AsyncProcess:
                 "POST", self._path + "/stdin", query=[("end", "true")] if last else [], content=piece,
                 headers={"Content-Type": "application/octet-stream"}, sandbox=self._sandbox, once=True,
             )  # fmt: skip
+
+    async def feed(self, data: Input) -> None:
+        """Write all of a text, bytes, a file or an iterator of bytes to its standard input, and close that."""
+        async for piece in blocks(data, 1 << 20):
+            await self.write(piece)
+        await self.close_stdin()
 
     async def close_stdin(self) -> None:
         """Close its standard input."""

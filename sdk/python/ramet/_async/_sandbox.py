@@ -289,7 +289,7 @@ class AsyncSandbox:
     @overload
     async def exec(
         self, command: Command, *, env: Env = ..., cwd: Optional[str] = ..., user: Optional[str] = ...,
-        timeout: Optional[Seconds] = ..., background: Literal[True],
+        stdin: Optional[Input] = ..., timeout: Optional[Seconds] = ..., background: Literal[True],
     ) -> AsyncProcess: ...  # fmt: skip
 
     async def exec(
@@ -312,14 +312,17 @@ class AsyncSandbox:
         A command that fails is a result, with check=True an error. There is no limit on its time
         unless timeout is given: then it is killed with its process group, and Timeout has its
         output. stdin is text, bytes, a file, or an iterator of bytes. With stream the output comes
-        while it runs; with background it goes on without a client.
+        while it runs; with background it goes on without a client, once it has all of stdin.
 
         >>> async with await AsyncSandbox.create("python") as sbx:
         ...     (await sbx.exec("echo $((6 * 7))")).stdout
         '42\\n'
         """
         if background:
-            return await self.processes.start(command, env=env, cwd=cwd, user=user, timeout=timeout)
+            begun = await self.processes.start(command, env=env, cwd=cwd, user=user, timeout=timeout, stdin=stdin is not None)
+            if stdin is not None:
+                await begun.feed(stdin)
+            return begun
         request = present(
             **command_of(command), env=text_env(env), cwd=cwd, user=user, timeout_ms=milliseconds(timeout, "timeout")
         )

@@ -217,11 +217,15 @@ class Files:
         )  # fmt: skip
 
     def download(self, path: Path, local: Union[str, "os.PathLike[str]"], *, user: Optional[str] = None) -> int:
-        """Copy a file or directory to a path of this machine, and return how many files."""
+        """Copy a file or directory to a path of this machine, and return how many files.
+
+        Directories above the path are made.
+        """
         target = os.fspath(local)
         if (self.stat(path, user=user)).type != "dir":
             if os.path.isdir(target):
                 target = os.path.join(target, os.path.basename(os.fsdecode(path)))
+            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
             with open(target, "wb") as file:
                 for piece in self.stream(path, user=user):
                     _io.run(file.write, piece)

@@ -10,6 +10,7 @@ from .. import _wire
 from .._errors import Interrupted, NotFound
 from .._models import ProcessInfo
 from .._types import Chunk, Command, Result, Seconds, command_of, gone, milliseconds, present, result_of, text_env
+from ._exec import Input, blocks
 from ._transport import EventStream, Transport, Query, segment
 
 
@@ -126,6 +127,12 @@ class Process:
                 "POST", self._path + "/stdin", query=[("end", "true")] if last else [], content=piece,
                 headers={"Content-Type": "application/octet-stream"}, sandbox=self._sandbox, once=True,
             )  # fmt: skip
+
+    def feed(self, data: Input) -> None:
+        """Write all of a text, bytes, a file or an iterator of bytes to its standard input, and close that."""
+        for piece in blocks(data, 1 << 20):
+            self.write(piece)
+        self.close_stdin()
 
     def close_stdin(self) -> None:
         """Close its standard input."""

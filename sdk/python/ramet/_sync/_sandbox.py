@@ -291,7 +291,7 @@ class Sandbox:
     @overload
     def exec(
         self, command: Command, *, env: Env = ..., cwd: Optional[str] = ..., user: Optional[str] = ...,
-        timeout: Optional[Seconds] = ..., background: Literal[True],
+        stdin: Optional[Input] = ..., timeout: Optional[Seconds] = ..., background: Literal[True],
     ) -> Process: ...  # fmt: skip
 
     def exec(
@@ -314,14 +314,17 @@ class Sandbox:
         A command that fails is a result, with check=True an error. There is no limit on its time
         unless timeout is given: then it is killed with its process group, and Timeout has its
         output. stdin is text, bytes, a file, or an iterator of bytes. With stream the output comes
-        while it runs; with background it goes on without a client.
+        while it runs; with background it goes on without a client, once it has all of stdin.
 
         >>> with Sandbox.create("python") as sbx:
         ...     (sbx.exec("echo $((6 * 7))")).stdout
         '42\\n'
         """
         if background:
-            return self.processes.start(command, env=env, cwd=cwd, user=user, timeout=timeout)
+            begun = self.processes.start(command, env=env, cwd=cwd, user=user, timeout=timeout, stdin=stdin is not None)
+            if stdin is not None:
+                begun.feed(stdin)
+            return begun
         request = present(
             **command_of(command), env=text_env(env), cwd=cwd, user=user, timeout_ms=milliseconds(timeout, "timeout")
         )
