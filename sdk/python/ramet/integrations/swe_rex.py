@@ -53,6 +53,7 @@ from ._run import MAX_OUTPUT, Output, run_async
 _PROMPT = re.compile("\x01ramet-([0-9]+)\x02")
 _PS1 = "\\001ramet-$?\\002"
 _LONGEST = 64  # characters of a prompt, at most
+_KILLS = 25  # rounds of kills until a command counts as one that cannot be interrupted
 _UNREAD = 1 << 20  # characters that are kept while nobody waits for them
 # Colours, titles and moves of the cursor.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -295,9 +296,14 @@ class _Session:
 
     async def run(self, action: BashAction) -> BashObservation:
         async with self._busy:
-            if action.is_interactive_command or action.is_interactive_quit:
-                return await self._interact(action)
-            return await self._run(action)
+            try:
+                if action.is_interactive_command or action.is_interactive_quit:
+                    return await self._interact(action)
+                return await self._run(action)
+            except asyncio.CancelledError:  # nobody is left who could interrupt it
+                with contextlib.suppress(ramet.RametError, RuntimeError):
+                    await asyncio.shield(self.interrupt(BashInterruptAction()))
+                raise
 
     async def _interact(self, action: BashAction) -> BashObservation:
         await self._terminal.write(action.command + "\n")
@@ -335,23 +341,27 @@ class _Session:
             raise CommandTimeoutError(f"timeout after {action.timeout} seconds while running command {action.command!r}") from e
 
     async def interrupt(self, action: BashInterruptAction) -> BashObservation:
-        for attempt in range(action.n_retry + 1):
-            last = attempt == action.n_retry
-            if last:  # it does not hear: it is killed
-                for process in await self._sandbox.processes.list():
-                    if process.ppid == self._terminal.pid:
-                        with contextlib.suppress(ramet.NotFound):
-                            await self._sandbox.processes.kill(process.pid, group=True)
-            else:
-                await self._terminal.write("\x03")
+        for _ in range(action.n_retry):
+            await self._terminal.write("\x03")
             try:
-                before, matched, _ = await self._until(action.expect, max(action.timeout, 5.0 if last else 0.2))
+                return await self._interrupted(action.expect, max(action.timeout, 0.2))
             except asyncio.TimeoutError:
-                if last:
-                    raise CommandTimeoutError("the command cannot be interrupted") from None
                 continue
-            return BashObservation(output=before.strip(), exit_code=0, expect_string=matched)
-        raise AssertionError("the last attempt returns or raises")
+        # They do not hear: they are killed, and so is what a script goes on with.
+        for _ in range(_KILLS):
+            for process in await self._sandbox.processes.list():
+                if process.ppid == self._terminal.pid:
+                    with contextlib.suppress(ramet.NotFound):
+                        await self._sandbox.processes.kill(process.pid, group=True)
+            try:
+                return await self._interrupted(action.expect, 0.2)
+            except asyncio.TimeoutError:
+                continue
+        raise CommandTimeoutError("the command cannot be interrupted")
+
+    async def _interrupted(self, expect: List[str], timeout: float) -> BashObservation:
+        before, matched, _ = await self._until(expect, timeout)
+        return BashObservation(output=before.strip(), exit_code=0, expect_string=matched)
 
     async def stop_reading(self) -> None:
         reader, self._reader = self._reader, None

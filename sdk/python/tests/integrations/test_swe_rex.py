@@ -99,6 +99,14 @@ async def test_sessions(deployment: RametDeployment) -> None:
         await said(deployment, "trap '' INT; sh -c 'trap \"\" INT; sleep 4324'", timeout=0.5)
     await r.run_in_session(BashInterruptAction(n_retry=1))
     assert await said(deployment, "echo $x") == "1\n"
+    # One whose task is cancelled ends, with what was to come after it.
+    task = asyncio.ensure_future(said(deployment, "sleep 4325\nsleep 4326"))
+    while not await running(deployment, "4325"):
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not await running(deployment, "432") and await said(deployment, "echo $x") == "1\n"
     # An interactive program.
     seen = await r.run_in_session(BashAction(command="python3 -q", is_interactive_command=True, expect=[">>> "], timeout=20))
     assert seen.expect_string == ">>> "
