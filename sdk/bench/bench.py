@@ -7,6 +7,7 @@ daemon has in its metrics for the same calls.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -69,6 +71,7 @@ def rows(program: Path, cache: Path, home: Path) -> Iterator[Tuple[str, Callable
         yield f"{call}, Go, above the daemon", lambda call=call: above(call, lambda: in_go(call))
     yield "explore of 100, over fork(100) and 100 execs", explore
     yield "pip install to the first answer of a child", lambda: install(home)
+    yield "clients of E2B", lambda: e2b(program, cache, home)
     yield "a test of pytest, of 200 that fork PostgreSQL", lambda: pytest(program, home)
 
 
@@ -188,6 +191,31 @@ def install(home: Path) -> str:
     took = time.perf_counter() - began
     end(venv / "bin/ramet", env)
     return f"{took:.1f} s"
+
+
+def e2b(program: Path, cache: Path, home: Path) -> str:
+    """Return what the client of E2B has measured with a daemon of its own, whose templates are kept."""
+    requirements = ROOT / "test/docs/testdata/e2b/requirements.txt"
+    venv = cache / f"bench-e2b-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]}"
+    if not (venv / "complete").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        subprocess.run([venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "-r", requirements], check=True)
+        (venv / "complete").touch()
+    runtime = home / "e2b"
+    runtime.mkdir(mode=0o700)
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "XDG_DATA_HOME": str(cache / "bench-e2b-data")}
+    daemon = subprocess.Popen([program, "serve", "--e2b=127.0.0.1:0"], env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        assert daemon.stderr is not None
+        url = next(f"http://{found[1]}" for line in daemon.stderr if (found := re.search(r"interface=e2b address=(\S+)", line)))
+        threading.Thread(target=daemon.stderr.read, daemon=True).start()  # else it waits for a reader
+        key = subprocess.check_output([program, "token", "create", "--scope", "admin", "--e2b"], env=env, text=True).strip()
+        client = {**env, "E2B_API_KEY": key, "E2B_API_URL": url, "E2B_SANDBOX_URL": url}
+        out = subprocess.check_output([venv / "bin/python", HERE / "clients_of_e2b.py"], env=client, text=True)
+    finally:
+        daemon.terminate()
+        daemon.wait()
+    return ", ".join(line + " ms" for line in out.splitlines())
 
 
 def pytest(program: Path, home: Path) -> str:
