@@ -44,7 +44,7 @@ func benchHook() *cli.Hook {
 			if err := noArguments(hook.Args); err != nil {
 				return err
 			}
-			opts.JSON = hook.JSON
+			opts.JSON, opts.Fresh = hook.JSON, freshDaemon
 			return bench.Run(ctx, c, stdout, hook.Stderr, opts)
 		},
 	}

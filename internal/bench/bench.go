@@ -36,6 +36,9 @@ type Options struct {
 	Runsc string
 	// JSON prints the Report as JSON.
 	JSON bool
+	// Fresh starts a daemon that has made nothing yet, and returns what ends it; nil if none can be
+	// started.
+	Fresh func(ctx context.Context) (*client.Client, func() error, error)
 }
 
 // bench is one run.
@@ -125,7 +128,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{caseInARow, b.inARow}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}} {
+	}{{caseInARow, b.inARow}, {caseCold, b.cold}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}} {
 		if !b.wants(c.name) {
 			continue
 		}

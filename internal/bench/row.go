@@ -72,6 +72,7 @@ const (
 	caseFork      = "fork"
 	caseUntouched = "fork-untouched"
 	caseWritten   = "fork-written"
+	caseCold      = "fork-cold"
 	caseAsk       = "fork-ask"
 	caseInARow    = "fork-in-a-row"
 	caseIdle      = "idle"
@@ -88,7 +89,7 @@ const (
 
 // cases are all cases. caseExecPoll runs only if Options.Only names it, because it changes the
 // power use of the whole machine.
-var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseExplore, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseCold, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseExplore, caseRunsc}
 
 // kind identifies a row.
 type kind struct {

@@ -110,7 +110,7 @@ async def carry_out(sandbox: "ramet.AsyncSandbox", instructions: List[Instructio
 
 
 async def _run(sandbox: "ramet.AsyncSandbox", i: Instruction, made: Made, values: Dict[str, str]) -> None:
-    value = re.sub(r"^(--(mount|network|security)=\S+\s+)+", "", i.value)
+    value = i.value
     if value.startswith("<<"):
         raise DockerfileError(f"line {i.line}: RUN with a document in it is not known here")
     argv = _json(value) or ["/bin/sh", "-c", value]
