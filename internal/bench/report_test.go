@@ -112,7 +112,8 @@ func TestTargets(t *testing.T) {
 		"fork(1): first exec answered, 24 MiB":                               reached,
 		"fork(1): first exec answered, 1.5 GiB":                              notMeasured,
 		"fork(5): all five answered":                                         notMeasured,
-		"fork(100): all hundred ready":                                       notMeasured,
+		"fork(100), after one as large: all hundred ready":                   notMeasured,
+		"fork(100), the first one of a new daemon: all hundred ready":        notMeasured,
 		"explore of 100 that run true against fork(100) and an exec in each": notMeasured,
 		"CPU per child, fork(20)":                                            notMeasured,
 		"private memory per idle child of 1.5 GiB, fork(20)":                 notMeasured,
@@ -184,6 +185,7 @@ func TestCasesOfTargets(t *testing.T) {
 			rs = append(rs, newRow(kind{name: "network-" + name, n: 1}, []sample{{returnMS: 1}}))
 		}
 		rs = append(rs, newRow(kind{name: "network-gateway", n: gatewaySandboxes}, []sample{{gatewayMiB: 1}}))
+		rs = append(rs, newRow(kind{name: "fork-cold", source: sourceSmall, n: coldChildren}, []sample{{allReadyMS: 1}}))
 		all := sample{pauseMS: 1, returnMS: 1, firstExecMS: 1, allReadyMS: 1, cpuMS: 1, privateMiB: 1}
 		for _, p := range plans(quick) {
 			for _, n := range p.children {

@@ -111,6 +111,12 @@ async def carry_out(sandbox: "ramet.AsyncSandbox", instructions: List[Instructio
 
 async def _run(sandbox: "ramet.AsyncSandbox", i: Instruction, made: Made, values: Dict[str, str]) -> None:
     value = i.value
+    while value.startswith("--"):
+        option, _, value = value.partition(" ")
+        value = value.lstrip()
+        # What is cached between builds, or not kept, is part of no image.
+        if not re.match(r"--(mount=(.*,)?type=(cache|tmpfs)(,|$)|network=default$)", option):
+            raise DockerfileError(f"line {i.line}: RUN {option} is not known here")
     if value.startswith("<<"):
         raise DockerfileError(f"line {i.line}: RUN with a document in it is not known here")
     argv = _json(value) or ["/bin/sh", "-c", value]

@@ -154,6 +154,7 @@ async def test_dockerfiles(tmp_path: Path) -> None:
     for text, said in (
         ("FROM python\nRUN exit 7\n", "line 2: RUN exit 7: exit code 7"),
         ("FROM python\nCOPY ../../secret .\n", "line 2: COPY ../../secret: there is no such file"),
+        ("FROM python\nRUN --mount=type=bind,target=/x true\n", "line 2: RUN --mount=type=bind,target=/x is not known here"),
         ("FROM python\nONBUILD RUN true\n", "line 2: ONBUILD is not known here"),
         ("FROM a AS b\nFROM b\n", "one stage"),
     ):
