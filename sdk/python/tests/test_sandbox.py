@@ -414,3 +414,13 @@ def test_downloads_make_directories(sbx: Sandbox, tmp_path: Path) -> None:
     sbx.files.write("/srv/a", "text")
     sbx.files.download("/srv/a", tmp_path / "deep" / "down" / "a")
     assert (tmp_path / "deep" / "down" / "a").read_text() == "text"
+
+
+def test_cells_are_told_with_characters_whole_and_kept_in_part(sbx: Sandbox) -> None:
+    told: list[str] = []
+    code = "import os, time\nfor b in 'aäb'.encode():\n    os.write(1, bytes([b])); time.sleep(0.02)"
+    run = sbx.run_code(code, on_stdout=told.append)
+    assert "".join(told) == run.stdout == "aäb" and not run.truncated
+    size = [0]
+    run = sbx.run_code("for _ in range(10): print('x' * 999_999)", on_stdout=lambda text: size.__setitem__(0, size[0] + len(text)))
+    assert size[0] == 10_000_000 and len(run.stdout) == 8 << 20 and run.truncated

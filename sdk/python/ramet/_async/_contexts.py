@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 from .. import _wire
 from .._errors import NotFound
 from .._models import ContextInfo
-from .._types import Chunk, Execution, Rich, Seconds, execution_of, milliseconds, present, text_env
-from ._exec import OnText
+from .._types import KEEP, Chunk, Execution, Rich, Seconds, execution_of, milliseconds, present, text_env
+from ._exec import Decoder, OnText
 from ._transport import AsyncEventStream, AsyncTransport, segment
 
 
@@ -138,25 +138,30 @@ class AsyncRunStream:
 async def run_code(
     transport: AsyncTransport, sandbox: str, request: Dict[str, Any], on_stdout: Optional[OnText], on_stderr: Optional[OnText]
 ) -> Execution:
-    """Run a cell to its end."""
+    """Run a cell to its end. With functions for its output the first 8 MiB of each stream are kept, too."""
     path = f"/v1/sandboxes/{segment(sandbox)}/run-code"
     language = request.get("language")
     if on_stdout is None and on_stderr is None:
         run = await transport.call("POST", path, body=request, sandbox=sandbox, once=True)
         return execution_of(run, language)
     stream = AsyncRunStream(await transport.events("POST", path, body=request, sandbox=sandbox, once=True), language)
-    out: Dict[str, List[str]] = {"stdout": [], "stderr": []}
+    kept = {"stdout": bytearray(), "stderr": bytearray()}
+    tell = {"stdout": Decoder(on_stdout), "stderr": Decoder(on_stderr)}
     shown: List[Rich] = []
+    truncated = False
     async with stream:
         async for piece in stream:
             if isinstance(piece, Rich):
                 shown.append(piece)
                 continue
-            out[piece.stream].append(piece.text)
-            tell = on_stdout if piece.stream == "stdout" else on_stderr
-            if tell is not None:
-                tell(piece.text)
+            tell[piece.stream].feed(piece.data)
+            room = KEEP - len(kept[piece.stream])
+            truncated = truncated or len(piece.data) > room
+            kept[piece.stream] += piece.data[:room]
+    for decoder in tell.values():
+        decoder.feed(b"", True)
     execution = stream.execution
     assert execution is not None
-    execution.stdout, execution.stderr, execution.results = "".join(out["stdout"]), "".join(out["stderr"]), shown
+    execution.stdout, execution.stderr = (bytes(kept[name]).decode("utf-8", "replace") for name in ("stdout", "stderr"))
+    execution.results, execution.truncated = shown, execution.truncated or truncated
     return execution

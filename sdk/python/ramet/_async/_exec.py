@@ -94,7 +94,7 @@ class AsyncExecStream:
     async def collect(self, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None) -> Result:
         """Return the end of the command with its output, of which the first 8 MiB are kept."""
         kept = {_wire.STDOUT: bytearray(), _wire.STDERR: bytearray()}
-        tell = {_wire.STDOUT: _Decoder(on_stdout), _wire.STDERR: _Decoder(on_stderr)}
+        tell = {_wire.STDOUT: Decoder(on_stdout), _wire.STDERR: Decoder(on_stderr)}
         truncated = False
         try:
             while True:
@@ -115,7 +115,7 @@ class AsyncExecStream:
             await self.aclose()
 
 
-class _Decoder:
+class Decoder:
     """Hands text to a function, with characters whole."""
 
     def __init__(self, tell: Optional[OnText]) -> None:

@@ -96,7 +96,7 @@ class ExecStream:
     def collect(self, on_stdout: Optional[OnText] = None, on_stderr: Optional[OnText] = None) -> Result:
         """Return the end of the command with its output, of which the first 8 MiB are kept."""
         kept = {_wire.STDOUT: bytearray(), _wire.STDERR: bytearray()}
-        tell = {_wire.STDOUT: _Decoder(on_stdout), _wire.STDERR: _Decoder(on_stderr)}
+        tell = {_wire.STDOUT: Decoder(on_stdout), _wire.STDERR: Decoder(on_stderr)}
         truncated = False
         try:
             while True:
@@ -117,7 +117,7 @@ class ExecStream:
             self.close()
 
 
-class _Decoder:
+class Decoder:
     """Hands text to a function, with characters whole."""
 
     def __init__(self, tell: Optional[OnText]) -> None:
