@@ -231,7 +231,8 @@ var arrows = []struct {
 	{"internal/bench/outside", []string{}, "it serves whoever connects"},
 	{"internal/bench/speed", []string{}, "a piece of work and a clock"},
 	{"internal/bench/stock", []string{"client", "api"}, "what runsc needs, and nothing of what is measured"},
-	{"internal/bench", []string{"client", "internal/bench/outside", "internal/bench/speed", "internal/bench/stock", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
+	{"internal/bench/first", []string{"client", "internal/workload"}, "what a new daemon does; how one is started it is told"},
+	{"internal/bench", []string{"client", "internal/bench/first", "internal/bench/outside", "internal/bench/speed", "internal/bench/stock", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
 
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{

@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/bench/first"
 	"ramet.dev/ramet/internal/bench/speed"
 	"ramet.dev/ramet/internal/engine/idlepoll"
 	"ramet.dev/ramet/internal/observe/procfs"
@@ -36,9 +37,8 @@ type Options struct {
 	Runsc string
 	// JSON prints the Report as JSON.
 	JSON bool
-	// Fresh starts a daemon that has made nothing yet, and returns what ends it; nil if none can be
-	// started.
-	Fresh func(ctx context.Context) (*client.Client, func() error, error)
+	// Fresh starts another daemon, if it is not nil.
+	Fresh first.Start
 }
 
 // bench is one run.
@@ -128,7 +128,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{caseInARow, b.inARow}, {caseCold, b.cold}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}} {
+	}{{caseInARow, b.inARow}, {caseCold, func(ctx context.Context) error { return coldFork(ctx, b) }}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}} {
 		if !b.wants(c.name) {
 			continue
 		}

@@ -17,6 +17,8 @@ const (
 	// exploredChildren is the number of attempts of the exploration that a fork into as many, with a
 	// command in each, is compared with.
 	exploredChildren = 100
+	// coldChildren are those of the first fork of a daemon.
+	coldChildren = 100
 )
 
 // fork makes n children, each of which answers a command.
