@@ -17,8 +17,7 @@ const (
 	// exploredChildren is the number of attempts of the exploration that a fork into as many, with a
 	// command in each, is compared with.
 	exploredChildren = 100
-	// coldChildren are those of the first fork of a daemon.
-	coldChildren = 100
+	coldChildren     = 100 // of the first fork of a daemon
 )
 
 // fork makes n children, each of which answers a command.
