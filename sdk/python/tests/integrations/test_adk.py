@@ -3,10 +3,10 @@ from pathlib import Path
 from typing import Any, AsyncGenerator, AsyncIterator, Iterator, List
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("google.adk", reason="google-adk is not installed")
 
+import pytest_asyncio
 from google.adk.agents import Agent
 from google.adk.code_executors.code_execution_utils import CodeExecutionInput, File
 from google.adk.models.base_llm import BaseLlm

@@ -2,11 +2,11 @@ import asyncio
 from typing import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("autogen_core", reason="autogen-core is not installed")
 pytest.importorskip("autogen_agentchat", reason="autogen-agentchat is not installed")
 
+import pytest_asyncio
 from autogen_agentchat.agents import CodeExecutorAgent
 from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken

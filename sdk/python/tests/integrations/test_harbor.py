@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, AsyncIterator, Dict
 
 import pytest
-import pytest_asyncio
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it asks nobody
 pytest.importorskip("harbor", reason="harbor is not installed")
 
+import pytest_asyncio
 from harbor.environments.base import SandboxBuildFailedError
 from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
 from harbor.models.trial.paths import TrialPaths

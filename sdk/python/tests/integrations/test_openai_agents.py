@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, AsyncIterator, List
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("agents.sandbox", reason="openai-agents is not installed")
 
+import pytest_asyncio
 from agents import ModelResponse, RunConfig, Runner, Usage, set_tracing_disabled
 from agents.models.interface import Model
 from agents.sandbox import Manifest, SandboxAgent, SandboxRunConfig

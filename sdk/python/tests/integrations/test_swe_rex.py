@@ -3,10 +3,10 @@ from pathlib import Path
 from typing import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("swerex", reason="swe-rex is not installed")
 
+import pytest_asyncio
 from swerex.exceptions import BashIncorrectSyntaxError, CommandTimeoutError, DeploymentNotStartedError, NonZeroExitCodeError, SessionDoesNotExistError, SessionExistsError
 from swerex.runtime.abstract import (
     BashAction, BashInterruptAction, CloseBashSessionRequest, Command, CreateBashSessionRequest, ReadFileRequest, UploadRequest, WriteFileRequest,
