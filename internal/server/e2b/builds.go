@@ -91,7 +91,11 @@ func (b *builders) askUpload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	to := url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawQuery: url.Values{"tenant": {tenant}, "key": {b.keys.uploadKey(tenant, hash)}}.Encode()}
+	scheme := "http"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" { // or a proxy with TLS has passed it on
+		scheme = "https"
+	}
+	to := url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path, RawQuery: url.Values{"tenant": {tenant}, "key": {b.keys.uploadKey(tenant, hash)}}.Encode()}
 	return reply(w, http.StatusCreated, map[string]any{"present": has, "url": to.String()})
 }
 

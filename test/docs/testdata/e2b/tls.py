@@ -1,11 +1,12 @@
 """A sandbox by its names, over TLS: the only address is E2B_DOMAIN. The argument is the template."""
 
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 
-from e2b import Sandbox
+from e2b import Sandbox, Template
 
 s = Sandbox.create(sys.argv[1], timeout=120, network={"allow_public_traffic": True})
 assert s.commands.run("echo hi").stdout == "hi\n"
@@ -22,6 +23,14 @@ for _ in range(200):
         time.sleep(0.05)
 else:
     raise AssertionError("nobody listens")
+with tempfile.TemporaryDirectory() as context:
+    with open(f"{context}/b", "w") as f:
+        f.write("built")
+    build = Template(file_context_path=context).from_image(sys.argv[1]).copy("b", "/srv/b").run_cmd("cat /srv/b", user="root")
+    Template.build(build, "over-tls")
+built = Sandbox.create("over-tls", timeout=60)
+assert built.files.read("/srv/b") == "built"
+built.kill()
 [child] = s.fork()
 assert child.files.read("/tmp/a") == "text"
 child.kill()
