@@ -13,6 +13,8 @@ import ramet
 from ramet.integrations import _owned
 from ramet.integrations._run import Output, run
 
+pytestmark = pytest.mark.usefixtures("daemon")
+
 SYNC = """
 from ramet.integrations import _owned
 client, sandbox = _owned.create("killed", "python", lease=2)
@@ -64,8 +66,8 @@ def test_outputs_keep_their_beginning_and_end() -> None:
     assert cut.text() == "abcde\n[…]\nlllmn" and cut.cut
 
 
-def test_commands_run(sandbox: ramet.Sandbox) -> None:
-    ran = run(sandbox, "echo out; echo err >&2; exit 3")
+def test_commands_run(sbx: ramet.Sandbox) -> None:
+    ran = run(sbx, "echo out; echo err >&2; exit 3")
     assert (ran.stdout, ran.stderr, ran.exit_code, ran.timed_out, ran.truncated) == ("out\n", "err\n", 3, False, False)
-    ran = run(sandbox, ["sh", "-c", "echo out; echo err >&2; sleep 100"], merged=True, timeout=1)
+    ran = run(sbx, ["sh", "-c", "echo out; echo err >&2; sleep 100"], merged=True, timeout=1)
     assert sorted(ran.stdout.split()) == ["err", "out"] and (ran.stderr, ran.exit_code, ran.timed_out) == ("", 124, True)
