@@ -28,7 +28,8 @@ type AttachIO struct {
 	// Stdin is the process's input, or nil. Its end closes the standard input of the
 	// process, unless that is a terminal. An error of Stdin only ends the input.
 	Stdin io.Reader
-	// Sizes are the sizes of the caller's terminal, or nil.
+	// Sizes are the sizes of the caller's terminal, or nil. A client reads them, and a daemon
+	// does not: it is told each one by itself.
 	Sizes <-chan TerminalSize
 	// Output takes the next chunk, whose data are valid until it returns. Output is read
 	// no faster than it returns, and the call ends with its error.

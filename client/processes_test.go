@@ -14,7 +14,12 @@ import (
 
 // TestOutputAndAttach reads the same output in both ways.
 func TestOutputAndAttach(t *testing.T) {
+	resized := make(chan api.TerminalSize, 4)
 	c := connect(t, &apitest.Service{ProcessFuncs: apitest.ProcessFuncs{
+		ResizeProcessFunc: func(_ context.Context, _ string, _ int, size api.TerminalSize) error {
+			resized <- size
+			return nil
+		},
 		AttachFunc: func(ctx context.Context, _ string, pid int, req api.AttachRequest, s api.AttachIO) (*api.Position, error) {
 			if pid == 404 {
 				return nil, api.NotFound("process", "404")
@@ -23,7 +28,7 @@ func TestOutputAndAttach(t *testing.T) {
 			if s.Stdin != nil {
 				var size api.TerminalSize
 				select {
-				case size = <-s.Sizes:
+				case size = <-resized:
 				case <-ctx.Done():
 					return nil, ctx.Err()
 				}

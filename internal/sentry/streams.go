@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
 	"ramet.dev/ramet/internal/sentry/proc"
@@ -42,12 +41,7 @@ func (s *server) attach(g *guest.Guest, c *wire.Conn, req *wire.Attach) (any, er
 		return nil, errCall
 	}
 	in := newInput(c)
-	go in.receive(req.Stdin, func(p *wire.Packet) {
-		var size api.TerminalSize
-		if p.Type == wire.TypeResize && p.Decode(&size) == nil {
-			_ = g.Processes.Resize(&wire.Resize{PID: req.PID, Size: size}) // it may have ended
-		}
-	})
+	go in.receive(req.Stdin, nil)
 	if req.Stdin {
 		go in.feed(g, req.PID)
 	}

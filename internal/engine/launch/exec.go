@@ -123,17 +123,6 @@ func (s *Sentry) Attach(ctx context.Context, req *wire.Attach, streams api.Attac
 	if streams.Stdin != nil {
 		go sendStdin(c, streams.Stdin, false)
 	}
-	if streams.Sizes != nil {
-		sent, over := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(sent)
-			sendSizes(c, streams.Sizes, over)
-		}()
-		defer func() {
-			close(over)
-			<-sent
-		}()
-	}
 	for {
 		p, err := c.Receive()
 		if err != nil {
@@ -156,20 +145,6 @@ func (s *Sentry) Attach(ctx context.Context, req *wire.Attach, streams api.Attac
 		})
 		if err != nil {
 			return nil, unwanted(err)
-		}
-	}
-}
-
-// sendSizes ends with sizes, with the connection or with done.
-func sendSizes(c *wire.Conn, sizes <-chan api.TerminalSize, done <-chan struct{}) {
-	for {
-		select {
-		case size, ok := <-sizes:
-			if !ok || c.SendJSON(wire.TypeResize, size) != nil {
-				return
-			}
-		case <-done:
-			return
 		}
 	}
 }

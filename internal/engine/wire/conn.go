@@ -30,7 +30,6 @@ const (
 	TypeItem   Type = 'i' // one of several results, as JSON
 	TypeRange  Type = 'g' // which bytes of the file to send, as JSON
 	TypeChunk  Type = 'o'
-	TypeResize Type = 'w'
 	TypePart   Type = 'p'
 	TypeCancel Type = 'x' // the caller of an exec with a key does not come back
 	// TypeRequest and TypeAnswer are a ControlRequest and a ControlAnswer.

@@ -17,10 +17,9 @@
 // An exec with a key goes on when the connection is lost, for its caller to come back,
 // unless a Cancel was sent before.
 //
-// An attach is the same, but that output comes as chunks with sequence numbers and
-// the size of a terminal may be sent:
+// An attach is the same, but that output comes as chunks with sequence numbers:
 //
-//	Stdin bytes, Resize{size} ->
+//	Stdin bytes            ->
 //	                       <-   Chunk
 //	                       <-   Reply{position, exit status}
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -21,6 +22,7 @@ import (
 	"ramet.dev/ramet/internal/network/dns"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/wire"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,6 +74,20 @@ func (w *world) lines() []api.NetworkLogEntry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]api.NetworkLogEntry(nil), w.log...)
+}
+
+// logged waits for so many lines with the verdict and the rule: lines come when they come.
+func (w *world) logged(want int, verdict api.NetworkVerdict, rule string) {
+	w.t.Helper()
+	polltest.Eventually(w.t, 10*time.Second, fmt.Sprintf("%d flows are %s by %q", want, verdict, rule), func() bool {
+		got := 0
+		for _, e := range w.lines() {
+			if e.Verdict == verdict && e.Rule == rule {
+				got++
+			}
+		}
+		return got == want
+	})
 }
 
 // dial connects to the server that a test has put at the address.

@@ -70,9 +70,7 @@ func TestBoundOfATenant(t *testing.T) {
 	if _, code := one.dial(wire.TCP, "192.0.2.9:2"); code != wire.CodeRefused {
 		t.Errorf("with another document: %v", code)
 	}
-	if lines := w.lines(); lines[len(lines)-1].Rule != "bound of tenant acme: default: deny" {
-		t.Errorf("it is logged as %+v", lines[len(lines)-1])
-	}
+	w.logged(3, api.NetworkDenied, "bound of tenant acme: default: deny")
 	w.setTenant(Tenant{Name: "acme"})
 	later.open("192.0.2.9:2")
 	bad := Tenant{Name: "acme", Bounds: bound("tenant acme", document(t, `{"rules":{"a.example.org":{"record":true}}}`))}
@@ -129,9 +127,7 @@ func TestConnectionsTogether(t *testing.T) {
 		if _, code := s.dial(wire.TCP, "192.0.2.9:1"); code != wire.CodeRefused {
 			t.Errorf("one too many: %v", code)
 		}
-		if lines := w.lines(); lines[len(lines)-1].Rule != want {
-			t.Errorf("it is logged as %+v", lines[len(lines)-1])
-		}
+		w.logged(1, api.NetworkDenied, want)
 	}
 	first := a1.open("192.0.2.9:1")
 	a2.open("192.0.2.9:1")

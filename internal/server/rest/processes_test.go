@@ -133,8 +133,8 @@ func hearChunks(t *testing.T, conn *websocket.Conn) (out []api.Chunk, last httpw
 
 func TestAttachSocket(t *testing.T) {
 	var signals []string
+	var size api.TerminalSize // set before the input that follows it is read
 	svc := attached(func(ctx context.Context, ref string, pid int, req api.AttachRequest, s api.AttachIO) (*api.Position, error) {
-		size := <-s.Sizes
 		in, err := io.ReadAll(s.Stdin)
 		if err != nil {
 			return nil, err
@@ -146,6 +146,10 @@ func TestAttachSocket(t *testing.T) {
 	})
 	svc.SignalProcessFunc = func(_ context.Context, _ string, _ int, req api.SignalRequest) error {
 		signals = append(signals, req.Signal)
+		return nil
+	}
+	svc.ResizeProcessFunc = func(_ context.Context, _ string, _ int, to api.TerminalSize) error {
+		size = to
 		return nil
 	}
 	conn := dialProcess(t, svc, "?from=-1")

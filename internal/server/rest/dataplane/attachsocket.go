@@ -16,7 +16,7 @@ import (
 
 // attachSocket connects a WebSocket with a process; httpwire describes the messages.
 func (h *processes) attachSocket(w http.ResponseWriter, r *http.Request) {
-	s := attachSession{ref: r.PathValue("id"), sizes: make(chan api.TerminalSize, 1)}
+	s := attachSession{ref: r.PathValue("id")}
 	err := route.ValidSandbox(s.ref)
 	if err == nil {
 		s.pid, err = number("pid", r.PathValue("pid"), 1)
@@ -46,9 +46,8 @@ func number(field, text string, least int) (int, error) {
 // attachSession is a client that is attached to a process.
 type attachSession struct {
 	*stream.Socket
-	ref   string
-	pid   int
-	sizes chan api.TerminalSize // the last size, if it was not passed on yet
+	ref string
+	pid int
 }
 
 func (s *attachSession) run(h *processes, from int64) {
@@ -63,7 +62,7 @@ func (s *attachSession) run(h *processes, from int64) {
 	wg.Go(func() { s.feed(feed, messages) })
 
 	pos, err := h.svc.Attach(s.Context(), s.ref, s.pid, api.AttachRequest{From: from, Follow: true}, api.AttachIO{
-		Stdin: stdin, Sizes: s.sizes, Output: s.SendChunk,
+		Stdin: stdin, Output: s.SendChunk,
 	})
 	stdin.CloseWithError(stream.ErrCommandEnded)
 	if err == nil {
@@ -91,7 +90,8 @@ func (s *attachSession) feed(to *io.PipeWriter, messages <-chan []byte) {
 	to.CloseWithError(stream.ErrClientGone)
 }
 
-// takeControl carries out a text message.
+// takeControl carries out a text message before the next one is read: input that follows a
+// size finds the terminal at that size.
 func (s *attachSession) takeControl(h *processes, msg []byte) error {
 	var c httpwire.Control
 	if err := httpwire.DecodeStrict(msg, &c); err != nil {
@@ -108,10 +108,8 @@ func (s *attachSession) takeControl(h *processes, msg []byte) error {
 	if c.Resize.Cols == 0 || c.Resize.Rows == 0 {
 		return api.Invalid("resize", "a terminal has from 1 to 65535 columns and rows")
 	}
-	select {
-	case <-s.sizes: // it replaces the size before
-	default:
+	if err := h.svc.ResizeProcess(s.Context(), s.ref, s.pid, *c.Resize); api.CodeOf(err) == api.CodeInvalid {
+		return err
 	}
-	s.sizes <- *c.Resize
 	return nil
 }
