@@ -20,6 +20,7 @@ const (
 	KindToken    Kind = "tok"
 
 	KindExploration Kind = "xpl"
+	KindVolume      Kind = "vol"
 )
 
 // idBytes gives 80 random bits: 16 characters of base32 without padding, too
@@ -28,8 +29,8 @@ const idBytes = 10
 
 var (
 	base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-	idPattern   = pattern(`^(sbx|snap|img|tok|xpl)_[a-z2-7]{16}$`)
-	idPrefix    = pattern(`^(sbx|snap|img|tok|xpl)_`)
+	idPattern   = pattern(`^(sbx|snap|img|tok|xpl|vol)_[a-z2-7]{16}$`)
+	idPrefix    = pattern(`^(sbx|snap|img|tok|xpl|vol)_`)
 	namePattern = pattern(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 )
 
@@ -66,7 +67,7 @@ func ValidName(field, s string) error {
 		return Invalid(field, "%q is not a name: 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit", s)
 	}
 	if idPrefix().MatchString(s) {
-		return Invalid(field, "%q is not a name: sbx_, snap_, img_, tok_ and xpl_ begin ids", s)
+		return Invalid(field, "%q is not a name: sbx_, snap_, img_, tok_, xpl_ and vol_ begin ids", s)
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ type Sandbox struct {
 	TrustHostCA *bool `json:"trust_host_ca,omitempty" doc:"false: with a network it trusts no authority but those of its image"`
 	TrustedCAs  int   `json:"trusted_cas,omitempty" doc:"certificate authorities of the host that it trusts, and its image does not"`
 	// SelfControl is nil if processes of the sandbox may not control it.
-	SelfControl *SelfControl `json:"self_control,omitempty" doc:"self-control of its processes; absent if they have none"`
+	SelfControl *SelfControl  `json:"self_control,omitempty" doc:"self-control of its processes; absent if they have none"`
+	Volumes     []VolumeMount `json:"volumes,omitempty" doc:"volumes that it shares with other sandboxes"`
 	Identity    Identity     `json:"identity" doc:"its identity, which differs from that of its relatives"`
 	Isolation   Isolation    `json:"isolation" doc:"layers that confine it"`
 	// Memory is left out of lists: computing it reads the memory maps of each process.
@@ -64,6 +65,7 @@ type CreateRequest struct {
 	SelfControl    *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
 	Network        *NetworkRequest   `json:"network,omitempty" doc:"what it may reach: nothing if absent"`
 	TrustHostCA    *bool             `json:"trust_host_ca,omitempty" doc:"whether it trusts the certificate authorities of the host that its image does not trust, once it has a network; true if absent"`
+	Volumes        []VolumeMount     `json:"volumes,omitempty" maxItems:"16" doc:"volumes that it has, besides those of the snapshot that it is made from"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
 	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,own_user,namespaces,empty_root,rlimits,cgroup" doc:"isolation layers that must be on"`

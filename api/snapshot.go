@@ -49,6 +49,7 @@ type RestoreRequest struct {
 	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the sandboxes"`
 	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now"`
 	Network   *NetworkRequest   `json:"network,omitempty" doc:"what they may reach: what the sandbox that was frozen might if absent"`
+	Volumes   []VolumeMount     `json:"volumes,omitempty" maxItems:"16" doc:"volumes that they have besides those of the sandbox that was frozen"`
 	// Hold and Record are as of ForkRequest. A sandbox that was frozen and is gone has nobody promoted to it.
 	Hold   NetworkHold `json:"hold,omitempty" enum:"writes" doc:"requests of the sandboxes that wait until they are released, or until one is promoted to the sandbox that was frozen, and are dropped with theirs: writes are all but GET, HEAD and OPTIONS. Connections other than HTTP to names are refused"`
 	Record bool        `json:"record,omitempty" doc:"the sandboxes see one world: what the first one was answered is the answer to others that ask the same"`

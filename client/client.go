@@ -22,6 +22,7 @@ type Client struct {
 	Networks     *Networks
 	Secrets      *Secrets
 	Held         *Held
+	Volumes      *Volumes
 	Snapshots    *Snapshots
 	Images       *Images
 	Tokens       *Tokens
@@ -43,6 +44,7 @@ func newClient(conn *connection) *Client {
 		Networks:     &Networks{conn},
 		Secrets:      &Secrets{conn},
 		Held:         &Held{conn},
+		Volumes:      &Volumes{conn},
 		Snapshots:    &Snapshots{conn},
 		Images:       &Images{conn},
 		Tokens:       &Tokens{conn},

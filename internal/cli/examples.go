@@ -113,6 +113,13 @@ ramet secret set LLM_API_KEY --for llm.example.com --from-env LLM_API_KEY
 ramet secret set WIKI --for wiki.example.com --header X-Token --methods GET`,
 		"secret ls": `ramet secret ls`,
 		"secret rm": `ramet secret rm LLM_API_KEY`,
+		"volume": `ramet volume create data
+ramet create python --volume data:/data`,
+		"volume create": `ramet volume create data --size 2G`,
+		"volume ls": `ramet volume ls
+ramet volume ls -q`,
+		"volume inspect": `ramet volume inspect data`,
+		"volume rm":      `ramet volume rm data`,
 		"held": `ramet fork base -n 3 --name try --hold writes
 ramet held ls try-1
 ramet promote try-1`,

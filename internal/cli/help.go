@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/cli/run"
 	"ramet.dev/ramet/internal/cli/sandboxes"
 	"ramet.dev/ramet/internal/cli/service"
+	"ramet.dev/ramet/internal/cli/volumes"
 )
 
 // helpWidth is the largest number of columns of a help page.
@@ -38,11 +39,12 @@ func (a *app) groups() []group {
 	cmp := compare.New(a.Session)
 	exp := explore.New(a.Session)
 	img := images.New(a.Session)
+	vol := volumes.New(a.Session)
 	net := network.New(a.Session)
 	svc := service.New(a.Session)
 	return []group{
 		{"Sandboxes", []*cobra.Command{
-			sb.CreateCommand(), sb.LsCommand(), sb.TreeCommand(), sb.InspectCommand(), sb.TagCommand(), sb.RenameCommand(), sb.UpdateCommand(), net.Command(), net.SecretCommand(), net.HeldCommand(),
+			sb.CreateCommand(), sb.LsCommand(), sb.TreeCommand(), sb.InspectCommand(), sb.TagCommand(), sb.RenameCommand(), sb.UpdateCommand(), net.Command(), net.SecretCommand(), net.HeldCommand(), vol.VolumeCommand(),
 			sb.PauseCommand(), sb.ResumeCommand(), sb.HibernateCommand(), sb.WakeCommand(), sb.RmCommand(),
 		}},
 		{"Run code and files", []*cobra.Command{

@@ -40,6 +40,7 @@ import (
 	"ramet.dev/ramet/internal/node/timer"
 	"ramet.dev/ramet/internal/node/trust"
 	"ramet.dev/ramet/internal/node/views"
+	"ramet.dev/ramet/internal/node/volumes"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/storage/paths"
 	"ramet.dev/ramet/internal/storage/store"
@@ -117,6 +118,7 @@ type Node struct {
 	remains   *lineage.Remains
 	budgets   *selfcontrol.Budgets
 	networks  *networks.Networks
+	volumes   *volumes.Volumes
 	trust     *trust.Trust
 	events    *sandboxes.EventLog
 	trees     *lineage.Trees
@@ -215,6 +217,11 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		m.launcher.Close()
 		return nil, err
 	}
+	if m.volumes, err = m.openVolumes(ctx); err != nil {
+		m.networks.Close()
+		m.launcher.Close()
+		return nil, err
+	}
 	adopted, err := m.recover(ctx)
 	if err != nil {
 		m.networks.Close()
@@ -287,7 +294,7 @@ func (m *Node) composeThings(catalog *image.Store) {
 func (m *Node) composeUses() {
 	cfg := m.cfg
 	m.admission, m.heavy, m.archives = m.newAdmission(), newHeavyTurns(), newArchiveTurns()
-	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.images, BootID: cfg.BootID, Engine: m.engine()})
+	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.images, Volumes: shared{m}, BootID: cfg.BootID, Engine: m.engine()})
 	freezer := capture.NewFreezer(m.freezes, cfg.Clock, m.engine(), m.meter)
 	m.swapper = swap.New(swap.Config{
 		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Spawner: m.spawner, Trust: m.trust, Admission: m.admission, Meter: m.meter,
@@ -304,7 +311,7 @@ func (m *Node) composeUses() {
 	})
 	m.forker = branching.NewForker(branching.Config{
 		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Freezer: freezer, Rester: m.rester, Timers: m.timers, Spawner: m.spawner,
-		Admission: m.admission, Images: m.images, Networks: m.networks, Trust: m.trust, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
+		Admission: m.admission, Images: m.images, Networks: m.networks, Trust: m.trust, Volumes: m.volumes, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
 	})
 	creator := branching.NewCreator(m.forker, branching.CreatorConfig{
 		Inspector: m.inspector, Remains: m.remains, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
@@ -317,7 +324,7 @@ func (m *Node) composeUses() {
 	m.offers = offers{
 		creates: creator, inspects: m.inspector, updates: m.lifecycles, rests: m.rester, forks: m.forker, swaps: m.swapper, draws: m.trees,
 		takes: m.taker, keeps: snapshots.NewRequests(m.snapshots), imports: m.images, admits: m.admission,
-		runs: m.plane, connects: m.networks, guards: networks.NewSecrets(m.networks), holds: networks.NewHeld(m.networks), compares: m.comparer, steps: m.timelines, publishes: m.events,
+		runs: m.plane, connects: m.networks, guards: networks.NewSecrets(m.networks), holds: networks.NewHeld(m.networks), shares: m.volumes, compares: m.comparer, steps: m.timelines, publishes: m.events,
 	}
 }
 
@@ -344,6 +351,7 @@ func (m *Node) Close() error {
 	m.pool.Close()
 	m.sandboxes.Wait()
 	m.selfControl.Wait()
+	m.volumes.Close()
 	m.networks.Close()
 	m.launcher.Close()
 	var err error
@@ -357,7 +365,7 @@ func (m *Node) Close() error {
 
 // stateVersion changes when what Ramet itself puts into a sandbox's saved state
 // does.
-const stateVersion = 12
+const stateVersion = 13
 
 // engine is what a snapshot's format depends on.
 func (m *Node) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }

@@ -26,6 +26,7 @@ type offers struct {
 	connects
 	guards
 	holds
+	shares
 	compares
 	steps
 	explores
@@ -92,6 +93,7 @@ type (
 	connects  interface{ service.Networks }
 	guards    interface{ service.Secrets }
 	holds     interface{ service.Held }
+	shares    interface{ service.Volumes }
 	compares  interface{ service.Compare }
 	steps     interface{ service.Timeline }
 	explores  interface{ service.Explorations }

@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/sentry/volumes"
 )
 
 // server serves the calls of the host side. Each connection has a goroutine of
@@ -24,6 +25,8 @@ type server struct {
 	listener  *net.UnixListener
 	isolation api.Isolation
 
+	volumes *volumes.Client // of the blank and of the guest
+
 	mu        sync.Mutex
 	blank     *guest.Blank // until Boot or Load took it
 	guest     *guest.Guest // after it
@@ -31,7 +34,7 @@ type server struct {
 }
 
 func newServer(blank *guest.Blank, iso api.Isolation, lifeline *wire.Conn, listener *net.UnixListener) *server {
-	return &server{blank: blank, isolation: iso, lifeline: lifeline, listener: listener}
+	return &server{volumes: blank.Volumes, blank: blank, isolation: iso, lifeline: lifeline, listener: listener}
 }
 
 // serve accepts connections until the process ends.
@@ -123,6 +126,9 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return s.load(call.Load, p)
 	case wire.OpInfo:
 		return s.info()
+	case wire.OpVolumes:
+		s.volumes.Serve(c)
+		return struct{}{}, nil
 	}
 	g, err := s.running()
 	if err != nil && call.Op != wire.OpQuit {
@@ -273,7 +279,7 @@ func (s *server) boot(req *wire.Boot, p *wire.Packet) (any, error) {
 		image.Close()
 		return nil, errors.Join(errCall, err)
 	}
-	g, err := b.Boot(req.Common, image, command, channel)
+	g, err := b.Boot(req.Common, req.Volumes, image, command, channel)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ type Service interface {
 	PublishedPorts
 	Secrets
 	Held
+	Volumes
 	Compare
 	Snapshots
 	Timeline

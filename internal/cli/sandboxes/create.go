@@ -16,7 +16,7 @@ import (
 func (g *Group) CreateCommand() *cobra.Command {
 	var req api.CreateRequest
 	var memory, disk string
-	var env, secretEnv, meta []string
+	var env, secretEnv, meta, volumes []string
 	var self string
 	var life values.LifecycleFlags
 	var network values.NetworkFlags
@@ -53,6 +53,9 @@ func (g *Group) CreateCommand() *cobra.Command {
 				return err
 			}
 			if req.Metadata, err = values.ParsePairs("meta", meta); err != nil {
+				return err
+			}
+			if req.Volumes, err = values.ParseVolumes("volume", volumes); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("self-control") {
@@ -99,6 +102,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	f.Int64Var(&req.Limits.OpenFiles, "open-files", 0, "number of files that each process may have open")
 	f.StringArrayVarP(&env, "env", "e", nil, "variable K=V for all commands, or K with its value here; may be repeated")
 	f.StringArrayVar(&secretEnv, "secret-env", nil, "like --env, but shown nowhere, in no snapshot, and in children only if fork asks for it")
+	f.StringArrayVar(&volumes, "volume", nil, "NAME:PATH: have the volume NAME at PATH, or NAME:PATH:ro without changing it; see 'ramet volume'; may be repeated")
 	f.StringArrayVar(&meta, "meta", nil, "metadata K=V; may be repeated")
 	network.Flags(cmd, " (default none)")
 	secret.Flags(cmd, "")

@@ -48,7 +48,7 @@ func sandboxPairs(s *api.Sandbox) func(io.Writer) error {
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
 		"limits", limitsOf(s.Limits),
 		"memory", memoryOf(s), "disk", diskOf(s),
-		"env", describe.JoinPairs(s.Env), "metadata", describe.JoinPairs(s.Metadata), "network", describe.Network(s.Network), "trusts", trusted(s), "lifecycle", describe.Lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "failed", describe.FailedHooks(&s.Identity), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
+		"env", describe.JoinPairs(s.Env), "metadata", describe.JoinPairs(s.Metadata), "network", describe.Network(s.Network), "trusts", trusted(s), "volumes", volumesOf(s), "lifecycle", describe.Lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "failed", describe.FailedHooks(&s.Identity), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
 }
 
@@ -105,6 +105,19 @@ func diskUsed(d *api.Disk, of string) string {
 		return console.MiB(d.UsedMiB)
 	}
 	return console.MiB(d.UsedMiB) + of + console.MiB(float64(d.LimitMiB))
+}
+
+// volumesOf says which volumes a sandbox has, and where.
+func volumesOf(s *api.Sandbox) string {
+	var all []string
+	for _, m := range s.Volumes {
+		text := m.Name + " at " + m.Path
+		if m.ReadOnly {
+			text += " (read-only)"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }
 
 // trusted says which authorities a sandbox trusts besides those of its image.

@@ -59,6 +59,13 @@
 //	                       <-   Request
 //	Answer                 ->   (and so on, in any order)
 //
+// It serves the operations of a sandbox on volumes in the same way, one after the other. A
+// sentry is asked for that also while it is blank:
+//
+//	Call                   ->
+//	                       <-   Request{VolumeCall}
+//	Answer{VolumeAnswer}   ->   + the FD of contents
+//
 // Closing the connection before the reply cancels the call; an exec's process
 // group is killed, an attach's process runs on, and a run is
 // interrupted.

@@ -46,6 +46,7 @@ const (
 	OpPS       Op = "ps"       // Processes of a Page
 	OpProcess  Op = "process"  // one process
 	OpControl  Op = "control"  // serve the sandbox's requests, see the package comment
+	OpVolumes  Op = "volumes"  // serve the sandbox's operations on volumes, see the package comment
 	OpAdopt    Op = "adopt"    // reply + memory file, generations: for a new daemon
 	OpQuit     Op = "quit"     // end the sandbox
 )
@@ -53,7 +54,7 @@ const (
 // Receives reports whether the server of the call goes on receiving, if only to notice that
 // the caller went away.
 func (o Op) Receives() bool {
-	return o == OpExec || o == OpReattach || o == OpControl || o == OpAttach || o == OpWait || o == OpInput || o == OpContext || o == OpRun || o == OpFile || o == OpDial
+	return o == OpExec || o == OpReattach || o == OpControl || o == OpVolumes || o == OpAttach || o == OpWait || o == OpInput || o == OpContext || o == OpRun || o == OpFile || o == OpDial
 }
 
 // Call is the body of a TypeCall packet. Exactly the field of its op is set.
@@ -122,6 +123,15 @@ type Boot struct {
 	// Network says that the sandbox has a network. The descriptor of its channel to the
 	// gateway comes last.
 	Network bool `json:"network,omitempty"`
+	// Volumes are to be mounted.
+	Volumes []VolumeMount `json:"volumes,omitempty"`
+}
+
+// VolumeMount is a volume to be mounted.
+type VolumeMount struct {
+	Volume   string `json:"volume"`
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
 // Load asks a blank sentry to become a child of a frozen sandbox. Descriptors:
@@ -138,6 +148,8 @@ type Load struct {
 	FreshRandomness bool `json:"fresh_randomness,omitempty"`
 	// Network is as in Boot, whether the frozen sandbox had a network or not.
 	Network bool `json:"network,omitempty"`
+	// Volumes are to be mounted besides those that the frozen sandbox had.
+	Volumes []VolumeMount `json:"volumes,omitempty"`
 	// Answer is for the request of the sandbox that it was frozen for.
 	Answer *ControlAnswer `json:"answer,omitempty"`
 }

@@ -46,6 +46,8 @@ type batch struct {
 	done   bool
 	begun  bool // the children are made in the background
 	fresh  bool // see wire.Load.FreshRandomness
+	// volumes are those that the children have besides those of the frozen sandbox.
+	volumes []api.VolumeMount
 	// trusted is what the children's programs are to trust and the frozen ones do not; nil if there is nothing.
 	trusted *trust.Plan
 }
@@ -104,6 +106,7 @@ func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata 
 	d.Ancestors = ancestors
 	s.Metadata, s.SelfControl = sandboxes.Merged(from.Metadata, metadata), from.SelfControl
 	s.TrustHostCA, s.TrustedCAs = from.TrustHostCA, from.TrustedCAs
+	s.Volumes = append(slices.Clone(from.Volumes), b.volumes...)
 	s.Env, s.Cwd, s.User = networks.Environment(sandboxes.Merged(from.Env, b.env), &d.Reach), from.Cwd, from.User
 	s.Lifecycle, s.AutoCheckpoint = from.Lifecycle.Inherited(life, b.forker.cfg.Clock.Now()), from.AutoCheckpoint
 }
@@ -247,7 +250,7 @@ func (b *batch) load(ctx context.Context, i int, from *spawn.Origin, hooks bool)
 		}
 		b.sentries[i] = s
 	}
-	load := wire.Load{RunHooks: hooks, FreshRandomness: b.fresh}
+	load := wire.Load{RunHooks: hooks, FreshRandomness: b.fresh, Volumes: spawn.Mounts(b.volumes)}
 	if b.asked != 0 {
 		load.Answer = selfcontrol.AnswerTo(b.asked, b.reply(&d.Sandbox))
 	}

@@ -95,6 +95,13 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 		s.SelfControl = req.SelfControl
 		rec.Control = &selfcontrol.Grant{Budget: id}
 	}
+	mounts, release, err := c.forker.cfg.Volumes.Use(ctx, nil, req.Volumes)
+	if err != nil {
+		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	defer release()
+	s.Volumes = mounts
 	granted, err := c.forker.cfg.Networks.Grant(ctx, networks.Owner{Tenant: tenant, Tree: id}, req.Network, networks.Branch{}, reach.Network{})
 	if err != nil {
 		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
@@ -211,7 +218,7 @@ func (c *Creator) createFromSnapshot(ctx context.Context, req api.CreateRequest)
 	if req.Name != "" {
 		names = []string{req.Name}
 	}
-	out, err := c.forker.Restore(ctx, req.Image, api.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle, Network: req.Network})
+	out, err := c.forker.Restore(ctx, req.Image, api.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle, Network: req.Network, Volumes: req.Volumes})
 	if err != nil {
 		return nil, err
 	}

@@ -48,12 +48,20 @@ type Config struct {
 	Images    Images
 	Networks  Networks
 	Trust     Trust
+	Volumes   Volumes
 	// Background makes the children that nobody waits for.
 	Background *background.Group
 	Audit      Audit
 	Clock      timer.Clock
 	Meter      meter.Meter
 	Log        *slog.Logger
+}
+
+// Volumes finds and keeps volumes.
+type Volumes interface {
+	// Use returns the volumes that a new sandbox asks for besides those that it had, with their ids,
+	// and keeps both until release is called.
+	Use(ctx context.Context, had, more []api.VolumeMount) (mounts []api.VolumeMount, release func(), err error)
 }
 
 // Images finds, opens and keeps images.
@@ -149,6 +157,11 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, rec.Network()); err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
+	_, release, err := k.cfg.Volumes.Use(ctx, parent.Volumes, nil)
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	defer release() // children that nobody waits for are listed by then
 	made, err := k.cfg.Admission.Admit(ctx, b.Tenant(), b.Lineage(), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
@@ -265,6 +278,11 @@ func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, reach.Network{Policy: rec.Source.Network, Kept: rec.Reach}); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
+	var release func()
+	if batch.volumes, release, err = k.cfg.Volumes.Use(ctx, rec.Source.Volumes, req.Volumes); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	defer release()
 	made, err := k.cfg.Admission.Admit(ctx, rec.Tenant(), rec.Lineage(), len(batch.drafts))
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)

@@ -81,6 +81,7 @@ func (r *Record) SetNetwork(n reach.Network) { r.Sandbox.Network, r.Reach = n.Po
 func (r *Record) Inherit(child *Record) {
 	had := r.Reach.Placeholders
 	r.Reach.Inherit(&child.Reach, child.Sandbox.ID)
+	r.Sandbox.Volumes = child.Sandbox.Volumes
 	env := Merged(r.Sandbox.Env, nil)
 	for name, placeholder := range r.Reach.Placeholders {
 		if was, has := had[name]; has && env[name] == was {

@@ -41,6 +41,7 @@ type Config struct {
 	Launcher *launch.Launcher
 	Freezes  *freezes.Table
 	Images   Images
+	Volumes  Volumes
 	BootID   string // names the run of the host
 	Engine   string // names the form in which sentries save their state
 }
@@ -48,6 +49,12 @@ type Config struct {
 // Images opens images.
 type Images interface {
 	OpenImage(id string) (*os.File, error)
+}
+
+// Volumes serves sentries whose sandboxes have volumes.
+type Volumes interface {
+	// Serve returns at once, and serves until s ends.
+	Serve(s *launch.Sentry, mounts []api.VolumeMount)
 }
 
 // Spawner prepares sentries. It is safe for concurrent use.
@@ -76,7 +83,17 @@ func (p *Spawner) Prepare(ctx context.Context, sandbox *api.Sandbox, require []s
 		s.Kill()
 		return nil, Process{}, err
 	}
+	// Before it runs: hooks may use a volume.
+	p.cfg.Volumes.Serve(s, sandbox.Volumes)
 	return s, process, nil
+}
+
+// Mounts returns volumes as a sentry is told to mount them.
+func Mounts(volumes []api.VolumeMount) (list []wire.VolumeMount) {
+	for _, m := range volumes {
+		list = append(list, wire.VolumeMount{Volume: m.Volume, Path: m.Path, ReadOnly: m.ReadOnly})
+	}
+	return list
 }
 
 // ProcessOf returns what is stored of a sentry that this daemon has started.
@@ -107,7 +124,7 @@ func Boot(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, image, co
 	ctx, cancel := Beginning(ctx)
 	defer cancel()
 	return connected(sandbox, files, func(network bool, files []*os.File) error {
-		_, err := s.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: commonOf(sandbox), Control: command != nil, Network: network}}, nil, files...)
+		_, err := s.Call(ctx, &wire.Call{Op: wire.OpBoot, Boot: &wire.Boot{Common: commonOf(sandbox), Control: command != nil, Network: network, Volumes: Mounts(sandbox.Volumes)}}, nil, files...)
 		return err
 	})
 }

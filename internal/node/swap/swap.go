@@ -116,6 +116,7 @@ func (w *Swapper) Reload(ctx context.Context, b *sandboxes.Instance, rec sandbox
 	}
 	defer origin.Close()
 	trust.Inherit(&rec, from.Source)
+	rec.Sandbox.Volumes = from.Source.Volumes // which are part of the state
 	trusted, err := w.cfg.Trust.OfFrozen(ctx, &rec, from)
 	if err != nil {
 		return err

@@ -37,6 +37,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/syscalls"
 	"ramet.dev/ramet/internal/sentry/systraptuning"
 	"ramet.dev/ramet/internal/sentry/uplink"
+	"ramet.dev/ramet/internal/sentry/volumes"
 )
 
 // Blank is a process that is ready to become a sandbox: it has all parts that are the same
@@ -46,6 +47,8 @@ type Blank struct {
 	mem    *cow.Memory
 	files  *os.File
 	clocks time.Clocks
+
+	Volumes *volumes.Client // which asks the daemon
 }
 
 // Initialize prepares gVisor's packages. Call it once per process, while the
@@ -102,7 +105,7 @@ func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
 		plat:   plat,
 		mem:    mem,
 		files:  files,
-		clocks: time.NewCalibratedClocks(false),
+		clocks: time.NewCalibratedClocks(false), Volumes: &volumes.Client{},
 	}, nil
 }
 
@@ -164,10 +167,10 @@ func (g *Guest) equip(table *proc.Table, contexts *codectx.Contexts, held *guest
 func (g *Guest) id() *wire.Common { return &g.spawner.Identity }
 
 // Boot makes b a new sandbox whose root file system is image, a descriptor that
-// it takes over. command is the program by which a sandbox that may control
+// it takes over. mounts are its volumes. command is the program by which a sandbox that may control
 // itself does, nil for others. channel is that to the gateway, nil for a sandbox without
 // a network; it is taken over, too.
-func (b *Blank) Boot(id wire.Common, image, command, channel *os.File) (*Guest, error) {
+func (b *Blank) Boot(id wire.Common, mounts []wire.VolumeMount, image, command, channel *os.File) (*Guest, error) {
 	useProcessors() // the network stack has as many goroutines for TCP, and so have all descendants
 	unsettled(id.Limits.MemoryMiB)
 	showMemory(id.Limits)
@@ -206,7 +209,7 @@ func (b *Blank) Boot(id wire.Common, image, command, channel *os.File) (*Guest, 
 		return nil, err
 	}
 	g := b.newGuest(k, id, d)
-	if err := g.start(command); err != nil {
+	if err := g.start(command, func() error { return volumes.Mount(k.SupervisorContext(), g.k, b.Volumes, mounts) }); err != nil {
 		return nil, err
 	}
 	if g.Control != nil {
@@ -225,7 +228,7 @@ func (b *Blank) Boot(id wire.Common, image, command, channel *os.File) (*Guest, 
 }
 
 // start mounts the file systems and runs init.
-func (g *Guest) start(command *os.File) error {
+func (g *Guest) start(command *os.File, mountVolumes func() error) error {
 	if err := registerFilesystems(g.k.Kernel); err != nil {
 		return err
 	}
@@ -255,6 +258,9 @@ func (g *Guest) start(command *os.File) error {
 		g.k.AddStateToCheckpoint(selfctl.StateKey, g.Control)
 	}
 	g.equip(proc.NewTable(g.k, g.Gate), codectx.New(g.k, g.Gate, g.spawner), &guestfs.Held{}, &ports.Conns{})
+	if err := mountVolumes(); err != nil {
+		return err
+	}
 	return g.k.Start()
 }
 

@@ -32,6 +32,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/sentry/selfctl"
 	"ramet.dev/ramet/internal/sentry/stages"
+	"ramet.dev/ramet/internal/sentry/volumes"
 )
 
 // LoadFiles are the descriptors a child is made from. Load takes them over.
@@ -78,6 +79,9 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		g.Control.Thaw(g.k, g.Gate, req.Answer)
 	}
 	if err := g.attachStateless(g.k.SupervisorContext(), inherited.side.detached); err != nil {
+		return nil, nil, err
+	}
+	if err := volumes.Mount(g.k.SupervisorContext(), g.k, b.Volumes, req.Volumes); err != nil {
 		return nil, nil, err
 	}
 	g.Ports.DropInherited()
@@ -189,6 +193,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	ctx := context.WithValues(k.SupervisorContext(), map[any]any{
 		rootfs.CtxOpen:           disk.open,
 		pgalloc.CtxMemoryFileMap: none,
+		volumes.CtxClient:        b.Volumes,
 	})
 	network := &inheritedNetwork{k: k, connected: connected}
 	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, network, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {

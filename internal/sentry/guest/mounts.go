@@ -26,6 +26,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/kern"
 	"ramet.dev/ramet/internal/sentry/limitfs"
 	"ramet.dev/ramet/internal/sentry/rootfs"
+	"ramet.dev/ramet/internal/sentry/volumes"
 	"ramet.dev/ramet/internal/storage/cowfs"
 	"ramet.dev/ramet/internal/storage/pages"
 )
@@ -43,6 +44,7 @@ func registerFilesystems(k *kernel.Kernel) error {
 	v.MustRegisterFilesystemType(proc.Name, &proc.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(sys.Name, &sys.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(tmpfs.Name, &tmpfs.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(volumes.Name, &volumes.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{AllowUserList: true})
 	v.MustRegisterFilesystemType(mqfs.Name, &mqfs.FilesystemType{}, user)
 	if err := memdev.Register(v); err != nil {
 		return fmt.Errorf("register memory devices: %w", err)

@@ -59,6 +59,9 @@ func (p Paths) Files() string { return filepath.Join(p.dataDir, "files") }
 // Secrets returns the directory of the secrets of tenants.
 func (p Paths) Secrets() string { return filepath.Join(p.dataDir, "secrets") }
 
+// Volumes is the directory with the files of volumes.
+func (p Paths) Volumes() string { return filepath.Join(p.dataDir, "volumes") }
+
 // E2BKey is the file with the secret that access tokens of the interface of E2B are made with.
 func (p Paths) E2BKey() string { return filepath.Join(p.dataDir, "e2b.key") }
 

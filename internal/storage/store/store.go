@@ -38,6 +38,7 @@ const (
 	Published Table = "published" // ports of the host that lead to sandboxes
 
 	Explorations Table = "explorations"
+	Volumes      Table = "volumes"
 )
 
 // formatVersion changes with every incompatible change of the documents. An
@@ -109,7 +110,7 @@ func (s *Store) migrate(ctx context.Context, mayMake func() error) error {
 			return fmt.Errorf("make store: %w", err)
 		}
 	}
-	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Gone, Tokens, Tenants, Answers, Published, Explorations} {
+	for _, t := range []Table{Sandboxes, Snapshots, Freezes, Grants, Activity, Timelines, Gone, Tokens, Tenants, Answers, Published, Explorations, Volumes} {
 		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (id TEXT PRIMARY KEY, doc BLOB NOT NULL) WITHOUT ROWID", t)); err != nil {
 			return fmt.Errorf("make store %s: %w", s.path, err)
 		}

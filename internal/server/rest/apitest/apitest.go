@@ -48,6 +48,7 @@ type Service struct {
 	ExploreFuncs
 	NetworkFuncs
 	SecretFuncs
+	VolumeFuncs
 }
 
 var _ service.Service = (*Service)(nil)

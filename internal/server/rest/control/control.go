@@ -18,6 +18,7 @@ func Register(r *route.Router, s *stream.Streams, svc service.Service) {
 	(&networks{s, svc}).routeNetworks(r)
 	(&secrets{svc}).routeSecrets(r)
 	(&held{svc}).routeHeld(r)
+	(&volumes{svc}).routeVolumes(r)
 	(&exports{s, svc}).routeExports(r)
 	(&eventLog{s, svc}).routeEvents(r)
 	(&tokens{svc}).routeTokens(r)

@@ -11,6 +11,7 @@ var tags = []*huma.Tag{
 	{Name: "ports", Description: "TCP ports that processes in a sandbox listen on."},
 	{Name: "network", Description: "What sandboxes may reach: nothing, unless their documents allow it."},
 	{Name: "secrets", Description: "Texts that are put into requests outside of sandboxes, which never have them."},
+	{Name: "volumes", Description: "Directories that outlive sandboxes, and that several of them share."},
 	{Name: "held", Description: "Requests of sandboxes that wait until somebody decides whether they are sent."},
 	{Name: "forks", Description: "Copies of live sandboxes, their differences, and merges of them."},
 	{Name: "snapshots", Description: "Frozen states that any number of sandboxes can be restored from."},
@@ -92,6 +93,11 @@ var descriptions = map[string]string{
 	"publish-port":         "Has the daemon listen on a port of its host and join each connection with one to the sandbox, which is woken if it wakes by itself. The port is stored with the sandbox, comes back with the next daemon, and ends with the sandbox; children of a fork do not inherit it. A port that is in use is a conflict. A sandbox has up to 32 published ports, and 256 connections at a time: further ones wait. With `token`, the port speaks HTTP only: requests need `Authorization: Bearer TOKEN`, `X-Ramet-Token: TOKEN` or `?token=TOKEN`, and others are answered with 401. Addresses other than loopback, and ports below 1024, are for the owner of the daemon.",
 	"unpublish-port":       "Ends the ports of the sandbox that are published on this port of the host, at any address, with their connections.",
 	"open-port-session":    "Answers with a URL that a browser can open once, at a host of this port alone. There it gets a cookie for this port only. The cookie is valid for at most 12 hours, and no longer than the caller's token is valid and the daemon runs.",
+
+	"create-volume": "Volumes of a tenant may hold as much together as its quota of disk.",
+	"list-volumes":  "The volumes of the tenant, in the order of their names.",
+	"get-volume":    "A volume, by id or name, with the sandboxes that have it.",
+	"remove-volume": "A volume that a sandbox has is not removed.",
 
 	"get-network":           "The document that says what the sandbox may reach, with the profiles that it names as they were when it was set, and the documents that bound it. A sandbox without a network has a document that allows nothing.",
 	"set-network":           "The body replaces the whole document. What it does not allow any more is cut before the answer. A document that cannot be enforced is refused, and then nothing has changed. Tokens that are bound to sandboxes cannot allow more than the document does that is replaced.",
