@@ -43,7 +43,7 @@ func TestClientsOfE2B(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"E2B_API_KEY=" + httpwire.E2BKey(made.Secret), "E2B_API_URL=" + url, "E2B_SANDBOX_URL=" + url}
+	env := []string{"E2B_API_KEY=" + httpwire.E2BKey(made.Secret), "E2B_API_URL=" + url, "E2B_SANDBOX_URL=" + url, "E2B_VOLUME_API_URL=" + url}
 	run := func(t *testing.T, name string, args ...string) {
 		t.Helper()
 		if out := d.e2bClient(t, env, name, args...); !strings.HasSuffix(out, "done\n") {

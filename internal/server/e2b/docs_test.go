@@ -22,7 +22,7 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var listed []string
-	for _, m := range regexp.MustCompile("`((?:GET|POST|PUT|DELETE) /[^` ]*)`").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("`((?:GET|POST|PUT|PATCH|DELETE) /[^` ]*)`").FindAllStringSubmatch(string(text), -1) {
 		listed = append(listed, m[1])
 	}
 	for _, r := range s.Routes() {

@@ -73,7 +73,6 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 		`{}`: "", `{"autoPause":true}`: "", `{"metadata":{"a":"b"}}`: "",
 		`{"mcp":{"x":{}}}`:                            api.CodeUnsupported,
 		`{"iam":{"tokens":{}}}`:                       api.CodeUnsupported,
-		`{"volumeMounts":[{"name":"v","path":"/v"}]}`: api.CodeUnsupported,
 		`{"autoPause":true,"autoPauseMemory":false}`:  api.CodeUnsupported,
 		`{"metadata":{"e2b/user":"root"}}`:            api.CodeInvalid,
 	} {

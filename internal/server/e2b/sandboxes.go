@@ -58,7 +58,7 @@ type newSandbox struct {
 	EnvVars    map[string]string       `json:"envVars"`
 	MCP        any                     `json:"mcp"`
 	IAM        any                     `json:"iam"`
-	Volumes    []any                   `json:"volumeMounts"`
+	Volumes    []volumeMount           `json:"volumeMounts"`
 }
 
 // unsupported returns an error if the request asks for what this server has not: nothing is left out in silence.
@@ -68,8 +68,6 @@ func (n *newSandbox) unsupported() error {
 		return api.Errorf(api.CodeUnsupported, "mcp: there is no MCP gateway in sandboxes; 'ramet mcp' gives agents sandboxes")
 	case n.IAM != nil:
 		return api.Errorf(api.CodeUnsupported, "iam: sandboxes have no workload identity")
-	case len(n.Volumes) > 0:
-		return api.Errorf(api.CodeUnsupported, "volumeMounts: there are no volumes")
 	case n.AutoPause && n.AutoMemory != nil && !*n.AutoMemory:
 		return api.Errorf(api.CodeUnsupported, "autoPauseMemory: a pause keeps the memory")
 	}
@@ -147,7 +145,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) error {
 		ttl = 0
 	}
 	sb, err := s.svc.Create(r.Context(), api.CreateRequest{
-		Image: from, Env: in.EnvVars, Metadata: metadata, Network: net, Lifecycle: &api.LifecycleRequest{TTLMS: &ttl, AutoWake: &wakes},
+		Image: from, Env: in.EnvVars, Metadata: metadata, Network: net, Volumes: mountsOf(in.Volumes), Lifecycle: &api.LifecycleRequest{TTLMS: &ttl, AutoWake: &wakes},
 	})
 	if err != nil {
 		return err
@@ -191,6 +189,8 @@ type described struct {
 	Domain      string     `json:"domain,omitempty"`
 	Internet    *bool      `json:"allowInternetAccess,omitempty"`
 	Lifecycle   *lifecycle `json:"lifecycle,omitempty"`
+
+	Volumes []volumeMount `json:"volumeMounts,omitempty"`
 }
 
 type lifecycle struct {
@@ -219,6 +219,9 @@ func describe(sb *api.Sandbox) described {
 		TemplateID: templateOf(sb), Alias: templateOf(sb), SandboxID: outer(sb.ID), ClientID: "ramet", StartedAt: sb.CreatedAt, EndAt: endOf(sb),
 		CPUCount: int(math.Ceil(sb.Limits.CPUs)), MemoryMB: sb.Limits.MemoryMiB, DiskSizeMB: sb.Limits.DiskMiB,
 		State: states[sb.State], EnvdVersion: envdVersion, Metadata: map[string]string{},
+	}
+	for _, m := range sb.Volumes {
+		d.Volumes = append(d.Volumes, volumeMount{m.Name, m.Path})
 	}
 	if d.CPUCount == 0 {
 		d.CPUCount = runtime.NumCPU()

@@ -72,6 +72,7 @@ func New(cfg Config) (*Server, error) {
 	s.routeSnapshots()
 	s.routeTemplates()
 	s.routeSecrets()
+	s.routeVolumes()
 	(&builders{svc: cfg.Service, keys: cfg.Key, builds: s.builds}).route(s)
 	s.route("GET /health", "", func(w http.ResponseWriter, _ *http.Request) error { return reply(w, http.StatusOK, "ok") })
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

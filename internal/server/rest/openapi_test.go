@@ -228,6 +228,7 @@ DELETE /v1/sandboxes/{id}/processes/{pid}
 DELETE /v1/secrets/{name}
 DELETE /v1/snapshots/{id}
 DELETE /v1/tokens/{id}
+DELETE /v1/volumes/{ref}
 GET /healthz
 GET /metrics
 GET /openapi.json
@@ -277,6 +278,8 @@ GET /v1/tenants
 GET /v1/tenants/{tenant}
 GET /v1/tokens
 GET /v1/tree
+GET /v1/volumes
+GET /v1/volumes/{ref}
 HEAD /v1/sandboxes/{id}/files
 PATCH /v1/sandboxes/{id}
 PATCH /v1/tenants/{tenant}
@@ -319,6 +322,7 @@ POST /v1/snapshots/{id}/verify
 POST /v1/tenants/{tenant}/images
 POST /v1/tokens
 POST /v1/tokens/{id}/rotate
+POST /v1/volumes
 PUT /v1/sandboxes/{id}/files
 PUT /v1/sandboxes/{id}/files/archive
 PUT /v1/sandboxes/{id}/network

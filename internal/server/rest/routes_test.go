@@ -228,6 +228,7 @@ func recorder(calls *[]string) *apitest.Service {
 		},
 		NetworkFuncs: recordNetworks(note),
 		SecretFuncs:  recordSecrets(note),
+		VolumeFuncs:  recordVolumes(note),
 		ImageFuncs: apitest.ImageFuncs{
 			ImagesFunc:   func(context.Context) ([]api.Image, error) { note("Images"); return []api.Image{*img}, nil },
 			GetImageFunc: func(_ context.Context, ref string) (*api.Image, error) { note("GetImage", ref); return img, nil },
@@ -305,6 +306,20 @@ func recordSecrets(note func(string, ...any)) apitest.SecretFuncs {
 			note("DropHeld", ref, id)
 			return nil, nil
 		},
+	}
+}
+
+// recordVolumes writes down the calls about volumes.
+func recordVolumes(note func(string, ...any)) apitest.VolumeFuncs {
+	v := &api.Volume{ID: "vol_aaaaaaaaaaaaaaaa", Name: "data", CreatedAt: created, LimitMiB: 64, Files: 1}
+	return apitest.VolumeFuncs{
+		CreateVolumeFunc: func(_ context.Context, req api.VolumeRequest) (*api.Volume, error) {
+			note("CreateVolume", req)
+			return v, nil
+		},
+		VolumesFunc:      func(context.Context) ([]api.Volume, error) { note("Volumes"); return []api.Volume{*v}, nil },
+		GetVolumeFunc:    func(_ context.Context, ref string) (*api.Volume, error) { note("GetVolume", ref); return v, nil },
+		RemoveVolumeFunc: func(_ context.Context, ref string) error { note("RemoveVolume", ref); return nil },
 	}
 }
 
@@ -434,6 +449,13 @@ func TestRoutes(t *testing.T) {
 		{"PUT", "/v1/secrets/KEY", `{"value":"","names":["a.example.org"],"header":"X-Key"}`, "", 400, `"field":"value"`},
 		{"PUT", "/v1/secrets/KEY", `{"value":"sk-1","names":[],"header":"X-Key"}`, "", 400, `"field":"names"`},
 		{"DELETE", "/v1/secrets/KEY", "", `RemoveSecret "KEY"`, 204, ""},
+		{"POST", "/v1/volumes", `{"name":"data","limit_mib":64}`, `CreateVolume {"name":"data","limit_mib":64}`, 201, `{"id":"vol_aaaaaaaaaaaaaaaa","name":"data",`},
+		{"POST", "/v1/volumes", `{"name":""}`, "", 400, `"field":"name"`},
+		{"POST", "/v1/volumes", `{"name":"data","limit_mib":-1}`, "", 400, `"field":"limit_mib"`},
+		{"GET", "/v1/volumes", "", `Volumes`, 200, `{"items":[{"id":"vol_aaaaaaaaaaaaaaaa",`},
+		{"GET", "/v1/volumes/data", "", `GetVolume "data"`, 200, `"limit_mib":64`},
+		{"DELETE", "/v1/volumes/data", "", `RemoveVolume "data"`, 204, ""},
+		{"POST", "/v1/sandboxes", `{"image":"python","volumes":[{"path":"/d"}]}`, "", 400, `volume`},
 		{"GET", one + "/held", "", `HeldRequests "` + sbxA + `"`, 200, `{"items":[{"id":"req_1",`},
 		{"POST", one + "/held/release", `{"id":"req_1","again":true}`, `ReleaseHeld "` + sbxA + `" {"id":"req_1","again":true}`, 200, `{"items":[{"id":"req_1",`},
 		{"POST", one + "/held/release", "", `ReleaseHeld "` + sbxA + `" {}`, 200, `{"items":[`},

@@ -85,6 +85,7 @@ __all__ = [
     "Tree",
     "Try",
     "VariableChange",
+    "VolumeMount",
 ]
 
 
@@ -1176,6 +1177,19 @@ class SelfControl(Model):
     """Snapshots that may be made in all."""
 
 
+class VolumeMount(Model):
+    """The type VolumeMount of the REST interface."""
+
+    name: Optional[str] = None
+    """Name of the volume, in answers."""
+    path: str
+    """Directory of the sandbox that it is at, which is made if there is none."""
+    read_only: bool = False
+    """The sandbox can change nothing in it."""
+    volume: str
+    """Id or name of the volume; its id in answers."""
+
+
 class SandboxInfo(Model):
     """The type Sandbox of the REST interface."""
 
@@ -1235,12 +1249,14 @@ class SandboxInfo(Model):
     """Certificate authorities of the host that it trusts, and its image does not."""
     user: Optional[str] = None
     """Default user of commands; the image's USER."""
+    volumes: List[VolumeMount]
+    """Volumes that it shares with other sandboxes."""
     working_dir: Optional[str] = None
     """Default directory of commands; the image's WORKDIR."""
 
-    _nested: ClassVar[Any] = {"auto_checkpoint": ("one", AutoCheckpoint), "disk": ("one", Disk), "identity": ("one", Identity), "isolation": ("one", Isolation), "lifecycle": ("one", Lifecycle), "limits": ("one", Limits), "memory": ("one", Memory), "network": ("one", NetworkPolicy), "self_control": ("one", SelfControl)}
+    _nested: ClassVar[Any] = {"auto_checkpoint": ("one", AutoCheckpoint), "disk": ("one", Disk), "identity": ("one", Identity), "isolation": ("one", Isolation), "lifecycle": ("one", Lifecycle), "limits": ("one", Limits), "memory": ("one", Memory), "network": ("one", NetworkPolicy), "self_control": ("one", SelfControl), "volumes": ("list", VolumeMount)}
     _times = ("active_at", "created_at",)
-    _lists = ("secret_env",)
+    _lists = ("secret_env", "volumes",)
     _maps = ("env", "metadata",)
 
 

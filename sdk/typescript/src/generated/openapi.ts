@@ -514,6 +514,8 @@ export interface components {
             selfControl?: components["schemas"]["SelfControl"];
             /** @description whether it trusts the certificate authorities of the host that its image does not trust, once it has a network; true if absent */
             trustHostCa?: boolean;
+            /** @description volumes that it has, besides those of the snapshot that it is made from */
+            volumes?: components["schemas"]["VolumeMount"][];
         };
         Diff: {
             /** @description nearest common ancestor */
@@ -2377,6 +2379,8 @@ export interface components {
             record?: boolean;
             /** @description fresh-randomness: make no sandbox with a random generator that is known to repeat and has no new seed */
             require?: "fresh-randomness"[];
+            /** @description volumes that they have besides those of the sandbox that was frozen */
+            volumes?: components["schemas"]["VolumeMount"][];
         };
         RollbackRequest: {
             /** @description snapshot id or name */
@@ -2530,6 +2534,8 @@ export interface components {
             trustedCas?: number;
             /** @description default user of commands; the image's USER */
             user?: string;
+            /** @description volumes that it shares with other sandboxes */
+            volumes?: components["schemas"]["VolumeMount"][];
             /** @description default directory of commands; the image's WORKDIR */
             workingDir?: string;
         };
@@ -2983,6 +2989,55 @@ export interface components {
             size: number;
             /** @description type of the value */
             type?: string;
+        };
+        Volume: {
+            /**
+             * Format: date-time
+             * @description when it was made
+             */
+            createdAt: string;
+            /**
+             * Format: int64
+             * @description number of its files and directories
+             */
+            files: number;
+            /** @description id of the volume */
+            id: string;
+            /**
+             * Format: int64
+             * @description what its files may take together
+             */
+            limitMib: number;
+            /** @description name of the volume */
+            name: string;
+            /** @description ids of the sandboxes that have it */
+            sandboxes?: string[];
+            /** @description tenant that owns it; absent for the default tenant */
+            tenant?: string;
+            /**
+             * Format: double
+             * @description what its files take: their sizes, and 1 KiB for each file and directory
+             */
+            usedMib: number;
+        };
+        VolumeMount: {
+            /** @description name of the volume, in answers */
+            name?: string;
+            /** @description directory of the sandbox that it is at, which is made if there is none */
+            path: string;
+            /** @description the sandbox can change nothing in it */
+            readOnly?: boolean;
+            /** @description id or name of the volume; its id in answers */
+            volume: string;
+        };
+        VolumeRequest: {
+            /**
+             * Format: int64
+             * @description what its files may take together; 10240 if absent
+             */
+            limitMib?: number;
+            /** @description name of the volume, unique among those of the tenant */
+            name: string;
         };
     };
     responses: never;

@@ -1,6 +1,7 @@
 // What users of E2B's JavaScript packages do, against a daemon of Ramet. The argument is the template.
 import assert from 'node:assert/strict'
 import { Sandbox } from '@e2b/code-interpreter'
+import { Volume } from 'e2b'
 
 const template = process.argv[2]
 const until = async (holds) => {
@@ -48,4 +49,13 @@ const listed = await Sandbox.list({ query: { metadata: { case: 'js' } } }).nextI
 assert.equal(listed.length, 3)
 for (const k of [...kids, s]) assert.ok(await k.kill())
 assert.equal(await s.isRunning(), false)
+
+const volume = await Volume.create(`shared-${process.pid}`)
+await volume.writeFile('/in.txt', 'from outside')
+const having = await Sandbox.create(template, { volumeMounts: { '/mnt/shared': volume } })
+assert.equal((await having.commands.run('cat /mnt/shared/in.txt; echo inside > /mnt/shared/out.txt', { user: 'root' })).stdout, 'from outside')
+assert.equal(await volume.readFile('/out.txt'), 'inside\n')
+assert.deepEqual((await volume.list('/')).map((entry) => entry.name), ['in.txt', 'out.txt'])
+await having.kill()
+assert.ok(await Volume.destroy(volume.volumeId))
 console.log('done')

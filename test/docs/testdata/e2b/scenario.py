@@ -17,6 +17,11 @@ try:
 except ImportError:  # older clients
     SandboxNotRunningException = SandboxException
 try:
+    from e2b import Volume
+    from e2b.exceptions import VolumeException, VolumePathNotFoundException
+except ImportError:
+    Volume = None
+try:
     from e2b import Secret
     from e2b.exceptions import SecretException, SecretNotFoundException
 except ImportError:
@@ -186,6 +191,42 @@ def secrets():
     raises(SecretNotFoundException, Secret.get_info, name)
 
 
+def volumes():
+    name = f"shared-{os.getpid()}"
+    v = Volume.create(name)
+    raises(VolumeException, Volume.create, name)
+    assert (Volume.connect(v.volume_id).name, Volume.get_info(v.volume_id).name) == (name, name)
+    assert name in [x.name for x in Volume.list()]
+    v.write_file("/in.txt", "from outside")
+    assert v.make_dir("/a/b", force=True, uid=1000, gid=1000, mode=0o750).type == "directory"
+    raises(VolumePathNotFoundException, v.make_dir, "/x/y")
+    one, two = (Sandbox.create(TEMPLATE, timeout=300, volume_mounts={"/mnt/shared": v}) for _ in range(2))
+    assert one.commands.run("cat /mnt/shared/in.txt; echo inside > /mnt/shared/a/b/c; stat -c %a:%u /mnt/shared/a/b", user="root").stdout == "from outside750:1000\n"
+    assert two.files.read("/mnt/shared/a/b/c", user="root") == "inside\n"
+    assert v.read_file("/a/b/c") == "inside\n" and v.read_file("/a/b/c", format="bytes") == b"inside\n"
+    assert b"".join(v.read_file("/a/b/c", format="stream")) == b"inside\n"
+    child = one.fork(1)[0]
+    child = child if isinstance(child, Sandbox) else child.sandbox
+    child.commands.run("echo child >> /mnt/shared/a/b/c; ln -s a/b /mnt/shared/l", user="root")
+    assert two.files.read("/mnt/shared/a/b/c", user="root") == "inside\nchild\n"
+    assert [(e.path, str(e.type)) for e in v.list("/", depth=3)] == [
+        ("/a", "directory"), ("/a/b", "directory"), ("/a/b/c", "file"), ("/in.txt", "file"), ("/l", "symlink")
+    ], v.list("/", depth=3)
+    assert v.get_info("/l").target == "a/b"
+    v.write_file("/a/b/c", b"new", mode=0o600)
+    assert v.update_metadata("/a/b/c", uid=7).uid == 7 and v.get_info("/a/b/c").mode == 0o600
+    assert one.commands.run("stat -c %a:%u:%s /mnt/shared/a/b/c", user="root").stdout == "600:7:3\n"
+    v.remove("/a")
+    assert not v.exists("/a/b") and v.exists("/in.txt")
+    raises(VolumePathNotFoundException, v.read_file, "/a/b/c")
+    raises(Exception, Volume(v.volume_id, name, token="wrong").list, "/")
+    raises(VolumeException, Volume.destroy, v.volume_id)  # sandboxes have it
+    for s in (one, two, child):
+        s.kill()
+    assert Volume.destroy(v.volume_id) and not Volume.destroy(v.volume_id)
+    raises(SandboxException, Sandbox.create, TEMPLATE, volume_mounts={"/v": name})
+
+
 def code():
     s = Interpreter.create(TEMPLATE, timeout=300, envs={"GIVEN": "yes"})
     try:
@@ -267,5 +308,7 @@ code()
 templates()
 if Secret:
     secrets()
+if Volume:
+    volumes()
 asyncio.run(many())
 print("done")
