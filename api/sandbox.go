@@ -43,8 +43,8 @@ type Sandbox struct {
 	// SelfControl is nil if processes of the sandbox may not control it.
 	SelfControl *SelfControl  `json:"self_control,omitempty" doc:"self-control of its processes; absent if they have none"`
 	Volumes     []VolumeMount `json:"volumes,omitempty" doc:"volumes that it shares with other sandboxes"`
-	Identity    Identity     `json:"identity" doc:"its identity, which differs from that of its relatives"`
-	Isolation   Isolation    `json:"isolation" doc:"layers that confine it"`
+	Identity    Identity      `json:"identity" doc:"its identity, which differs from that of its relatives"`
+	Isolation   Isolation     `json:"isolation" doc:"layers that confine it"`
 	// Memory is left out of lists: computing it reads the memory maps of each process.
 	Memory *Memory `json:"memory,omitempty" doc:"memory that it occupies; absent in lists"`
 	// Disk is left out of lists, too.

@@ -71,10 +71,10 @@ func TestNetworks(t *testing.T) {
 func TestWhatIsNotThereIsRefused(t *testing.T) {
 	for body, code := range map[string]api.Code{
 		`{}`: "", `{"autoPause":true}`: "", `{"metadata":{"a":"b"}}`: "",
-		`{"mcp":{"x":{}}}`:                            api.CodeUnsupported,
-		`{"iam":{"tokens":{}}}`:                       api.CodeUnsupported,
-		`{"autoPause":true,"autoPauseMemory":false}`:  api.CodeUnsupported,
-		`{"metadata":{"e2b/user":"root"}}`:            api.CodeInvalid,
+		`{"mcp":{"x":{}}}`:                           api.CodeUnsupported,
+		`{"iam":{"tokens":{}}}`:                      api.CodeUnsupported,
+		`{"autoPause":true,"autoPauseMemory":false}`: api.CodeUnsupported,
+		`{"metadata":{"e2b/user":"root"}}`:           api.CodeInvalid,
 	} {
 		var n newSandbox
 		if err := json.Unmarshal([]byte(body), &n); err != nil {
