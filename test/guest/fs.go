@@ -101,12 +101,17 @@ func fsRun(args []string) (int, error) {
 	dir := flags.String("dir", "", "directory with a subdirectory for each case")
 	mode := flags.String("mode", fsNew, "where those come from: new, image or forked")
 	match := flags.String("match", "", "run the cases whose names match")
+	skip := flags.String("skip", "^$", "leave out the cases whose names match")
 	after := flags.String("after", "", "begin behind this case")
 	limit := flags.Int64("limit", 0, "how many MiB can be written; runs the cases about that, and no others")
 	if err := flags.Parse(args); err != nil {
 		return 2, err
 	}
 	wanted, err := regexp.Compile(*match)
+	if err != nil {
+		return 2, err
+	}
+	unwanted, err := regexp.Compile(*skip)
 	if err != nil {
 		return 2, err
 	}
@@ -122,7 +127,7 @@ func fsRun(args []string) (int, error) {
 			}
 			continue
 		}
-		if !wanted.MatchString(c.name) || c.once && *mode != fsNew || c.limited != (*limit > 0) {
+		if !wanted.MatchString(c.name) || unwanted.MatchString(c.name) || c.once && *mode != fsNew || c.limited != (*limit > 0) {
 			continue
 		}
 		t := &fsT{dir: fsCaseDir(*dir, c.name), mode: *mode, limit: *limit << 20}

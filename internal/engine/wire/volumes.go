@@ -10,9 +10,10 @@ const (
 	VolumeSetAttr  VolumeOp = "setattr"  // Ino, Set: Attr
 	VolumeMake     VolumeOp = "make"     // Ino, Name, Node: Attr
 	VolumeLink     VolumeOp = "link"     // Ino, To, NewName: Attr
-	VolumeUnlink   VolumeOp = "unlink"   // Ino, Name
+	VolumeUnlink   VolumeOp = "unlink"   // Ino, Name, Hold
+	VolumeForget   VolumeOp = "forget"   // Ino: it was held, and is not needed any more
 	VolumeRmdir    VolumeOp = "rmdir"    // Ino, Name
-	VolumeRename   VolumeOp = "rename"   // Ino, Name, To, NewName, Keep
+	VolumeRename   VolumeOp = "rename"   // Ino, Name, To, NewName, Keep, Hold
 	VolumeList     VolumeOp = "list"     // Ino, Name (the last one that is known): Entries
 	VolumeReadlink VolumeOp = "readlink" // Ino: Value
 	VolumeOpen     VolumeOp = "open"     // Ino, Append: the descriptor of the contents
@@ -43,7 +44,8 @@ type VolumeCall struct {
 	Name    []byte      `json:"name,omitempty"`
 	To      uint64      `json:"to,omitempty"`
 	NewName []byte      `json:"new_name,omitempty"`
-	Keep    bool        `json:"keep,omitempty"`
+	Keep    bool        `json:"keep,omitempty"` // what has the new name
+	Hold    bool        `json:"hold,omitempty"` // the file that loses its name is open here
 	Append  bool        `json:"append,omitempty"`
 	Size    int64       `json:"size,omitempty"`
 	Value   []byte      `json:"value,omitempty"`

@@ -294,16 +294,21 @@ func (v *Volumes) VolumeRemove(ctx context.Context, ref, p string) error {
 	})
 }
 
+func remove(ctx context.Context, f *volume.Volume, dir uint64, name []byte, isDir bool) error {
+	_, err := f.Remove(ctx, dir, name, volume.Removal{Dir: isDir})
+	return err
+}
+
 func removeAll(ctx context.Context, f *volume.Volume, dir uint64, name []byte) error {
 	a, err := f.Lookup(ctx, dir, name)
 	if err != nil {
 		return err
 	}
 	if a.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return f.Remove(ctx, dir, name, false)
+		return remove(ctx, f, dir, name, false)
 	}
 	for {
-		err := f.Remove(ctx, dir, name, true)
+		err := remove(ctx, f, dir, name, true)
 		if !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
@@ -372,10 +377,10 @@ func (v *Volumes) VolumeWrite(ctx context.Context, ref, p string, in io.Reader, 
 		}
 		err = fill(ctx, f, a.Ino, in)
 		if err == nil {
-			err = f.Rename(ctx, dir, temporary, dir, name, false)
+			_, err = f.Rename(ctx, dir, temporary, dir, name, false, false)
 		}
 		if err != nil {
-			return errors.Join(err, f.Remove(context.WithoutCancel(ctx), dir, temporary, false))
+			return errors.Join(err, remove(context.WithoutCancel(ctx), f, dir, temporary, false))
 		}
 		if a, err = f.Stat(ctx, a.Ino); err != nil {
 			return err

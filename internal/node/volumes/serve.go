@@ -44,6 +44,7 @@ func (v *Volumes) Serve(ctx context.Context, s *launch.Sentry, mounts []api.Volu
 			err := s.Volumes(ctx, func(call *wire.VolumeCall) (*wire.VolumeAnswer, *os.File) { return v.answer(ctx, s, may, call) })
 			select {
 			case <-s.Done():
+				v.forgetAll(s)
 				return
 			case <-ctx.Done():
 				return
@@ -79,7 +80,7 @@ func (v *Volumes) answer(ctx context.Context, s *launch.Sentry, may map[string]b
 	v.mu.Unlock()
 	a = &wire.VolumeAnswer{}
 	if err == nil {
-		o := operation{files: files, writable: writable, call: call, answer: a}
+		o := operation{volumes: v, sentry: s, files: files, writable: writable, call: call, answer: a}
 		err = o.do(ctx)
 		f = o.file
 	}
@@ -95,6 +96,8 @@ func (v *Volumes) answer(ctx context.Context, s *launch.Sentry, may map[string]b
 
 // operation is a call of a sentry that is being done.
 type operation struct {
+	volumes  *Volumes
+	sentry   *launch.Sentry
 	files    *volume.Volume
 	writable bool
 	call     *wire.VolumeCall
@@ -153,9 +156,15 @@ func (o *operation) change(ctx context.Context) error {
 	case wire.VolumeLink:
 		return o.attr(v.Link(ctx, c.Ino, c.To, c.NewName))
 	case wire.VolumeUnlink, wire.VolumeRmdir:
-		return v.Remove(ctx, c.Ino, c.Name, c.Op == wire.VolumeRmdir)
+		held, err := v.Remove(ctx, c.Ino, c.Name, volume.Removal{Dir: c.Op == wire.VolumeRmdir, Hold: c.Hold})
+		o.hold(held)
+		return err
 	case wire.VolumeRename:
-		return v.Rename(ctx, c.Ino, c.Name, c.To, c.NewName, c.Keep)
+		held, err := v.Rename(ctx, c.Ino, c.Name, c.To, c.NewName, c.Keep, c.Hold)
+		o.hold(held)
+		return err
+	case wire.VolumeForget:
+		return o.volumes.forget(ctx, o.sentry, heldFile{c.Volume, c.Ino}, v)
 	case wire.VolumeGrow:
 		return v.Grow(ctx, c.Ino, c.Size)
 	case wire.VolumeSetX:
@@ -193,5 +202,18 @@ func (o *operation) open(ctx context.Context) (err error) {
 		flags |= unix.O_APPEND
 	}
 	o.file, err = o.files.Data(ctx, o.call.Ino, flags)
+	if err == nil {
+		o.volumes.opened(o.sentry, heldFile{o.call.Volume, o.call.Ino})
+	}
 	return err
+}
+
+// hold notes that a file without a name is open in the sandbox; ino is 0 for none.
+func (o *operation) hold(ino uint64) {
+	if ino == 0 {
+		return
+	}
+	o.volumes.mu.Lock()
+	defer o.volumes.mu.Unlock()
+	o.volumes.held[heldFile{o.call.Volume, ino}] = map[*launch.Sentry]bool{o.sentry: true}
 }

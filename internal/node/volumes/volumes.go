@@ -59,13 +59,14 @@ type Volumes struct {
 	mu     sync.Mutex
 	all    map[string]*entry
 	served map[*launch.Sentry]bool
+	held   map[heldFile]map[*launch.Sentry]bool // files without names, and whose sandboxes have them open
 	closed bool
 	loops  sync.WaitGroup
 }
 
 // Open reads the records.
 func Open(ctx context.Context, cfg Config) (*Volumes, error) {
-	v := &Volumes{cfg: cfg, all: map[string]*entry{}, served: map[*launch.Sentry]bool{}}
+	v := &Volumes{cfg: cfg, all: map[string]*entry{}, served: map[*launch.Sentry]bool{}, held: map[heldFile]map[*launch.Sentry]bool{}}
 	err := cfg.Store.Each(ctx, store.Volumes, func(id string, doc []byte) error {
 		e := &entry{}
 		if err := json.Unmarshal(doc, &e.record); err != nil {

@@ -20,9 +20,12 @@ type regularFD struct {
 
 // CanPunch returns whether Allocate of file knows other modes than 0.
 func CanPunch(file *vfs.FileDescription) bool {
-	_, ok := file.Impl().(*regularFD)
-	return ok
+	fd, ok := file.Impl().(interface{ CanPunch() bool })
+	return ok && fd.CanPunch()
 }
+
+// CanPunch reports that Allocate knows other modes than 0.
+func (*regularFD) CanPunch() bool { return true }
 
 // Release implements vfs.FileDescriptionImpl.Release.
 func (fd *regularFD) Release(context.Context) {}

@@ -1,7 +1,9 @@
 package volumes
 
 import (
+	"strings"
 	"sync"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
@@ -18,6 +20,7 @@ type attributes struct {
 
 	attrMu sync.Mutex
 	attr   wire.VolumeAttr // Ino and the type in Mode never change; guarded by attrMu but for those
+	noted  time.Time       // when attr was told, in the sentry's time; guarded by attrMu
 }
 
 // note takes over attributes that the daemon told.
@@ -25,7 +28,7 @@ func (i *attributes) note(a *wire.VolumeAttr) {
 	i.attrMu.Lock()
 	defer i.attrMu.Unlock()
 	if a.Ino == i.attr.Ino && (a.Mode^i.attr.Mode)&linux.S_IFMT == 0 {
-		i.attr = *a
+		i.attr, i.noted = *a, time.Now()
 	}
 }
 
@@ -61,13 +64,24 @@ func (i *attributes) GID() auth.KGID { return auth.KGID(i.known().GID) }
 // CheckPermissions implements kernfs.Inode.CheckPermissions. What a path leads to was looked up
 // just before, but for the root.
 func (i *attributes) CheckPermissions(_ context.Context, creds *auth.Credentials, ats vfs.AccessTypes) error {
-	if i.attr.Ino == rootIno {
+	if i.attr.Ino == rootIno && i.age() > rootFresh {
 		if err := i.refresh(); err != nil {
 			return err
 		}
 	}
 	a := i.known()
 	return vfs.GenericCheckPermissions(creds, ats, linux.FileMode(a.Mode), nil, auth.KUID(a.UID), auth.KGID(a.GID))
+}
+
+// rootFresh is for how long the permissions of the root are taken for what they were: each path
+// leads over them.
+const rootFresh = time.Second
+
+// age returns how long ago the attributes were told.
+func (i *attributes) age() time.Duration {
+	i.attrMu.Lock()
+	defer i.attrMu.Unlock()
+	return time.Since(i.noted)
 }
 
 // set changes attributes.
@@ -114,8 +128,24 @@ func (i *attributes) Getlink(ctx context.Context, mnt *vfs.Mount) (vfs.VirtualDe
 	return vfs.VirtualDentry{}, target, err
 }
 
+// checkXattr refuses extended attributes that there are not: there are those of user.
+func (i *attributes) checkXattr(name string, without error) error {
+	switch {
+	case name == linux.XATTR_USER_PREFIX:
+		return linuxerr.EINVAL
+	case !strings.HasPrefix(name, linux.XATTR_USER_PREFIX):
+		return linuxerr.EOPNOTSUPP
+	case !i.is(linux.S_IFREG) && !i.is(linux.S_IFDIR):
+		return without
+	}
+	return nil
+}
+
 // GetXattr implements kernfs.InodeWithXattrs.GetXattr.
 func (i *attributes) GetXattr(_ context.Context, opts vfs.GetXattrOptions) (string, error) {
+	if err := i.checkXattr(opts.Name, linuxerr.ENODATA); err != nil {
+		return "", err
+	}
 	a, err := i.fs.call(wire.VolumeCall{Op: wire.VolumeGetX, Ino: i.attr.Ino, Name: []byte(opts.Name)})
 	if err != nil {
 		return "", err
@@ -128,6 +158,9 @@ func (i *attributes) GetXattr(_ context.Context, opts vfs.GetXattrOptions) (stri
 
 // SetXattr implements kernfs.InodeWithXattrs.SetXattr.
 func (i *attributes) SetXattr(_ context.Context, opts vfs.SetXattrOptions) error {
+	if err := i.checkXattr(opts.Name, linuxerr.EPERM); err != nil {
+		return err
+	}
 	_, err := i.fs.call(wire.VolumeCall{Op: wire.VolumeSetX, Ino: i.attr.Ino, Name: []byte(opts.Name), Value: []byte(opts.Value), Flags: opts.Flags})
 	return err
 }
@@ -152,6 +185,9 @@ func (i *attributes) ListXattr(_ context.Context, size uint64) ([]string, error)
 
 // RemoveXattr implements kernfs.InodeWithXattrs.RemoveXattr.
 func (i *attributes) RemoveXattr(_ context.Context, name string) error {
+	if err := i.checkXattr(name, linuxerr.EPERM); err != nil {
+		return err
+	}
 	_, err := i.fs.call(wire.VolumeCall{Op: wire.VolumeRemoveX, Ino: i.attr.Ino, Name: []byte(name)})
 	return err
 }

@@ -125,27 +125,27 @@ func (i *contents) dropPrivs(creds *auth.Credentials) error {
 
 // allocate does the work of fallocate(2).
 func (i *contents) allocate(mode, off, length uint64) error {
+	const keep, punch = linux.FALLOC_FL_KEEP_SIZE, linux.FALLOC_FL_PUNCH_HOLE
+	switch mode {
+	case 0, keep, punch | keep, linux.FALLOC_FL_ZERO_RANGE, linux.FALLOC_FL_ZERO_RANGE | keep:
+	default:
+		return linuxerr.EOPNOTSUPP
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	f, err := i.file()
 	if err != nil {
 		return err
 	}
-	size, err := sizeOf(f)
-	if err != nil {
-		return err
+	if mode&punch == 0 {
+		if err := i.grow(int64(off + length)); err != nil {
+			return err
+		}
 	}
-	end := int64(off + length)
-	if mode != 0 {
-		return linuxerr.EOPNOTSUPP
+	if err := unix.Fallocate(int(f.Fd()), uint32(mode), int64(off), int64(length)); err != nil {
+		return errnoError(uint32(err.(unix.Errno)))
 	}
-	if end <= size {
-		return nil
-	}
-	if err := i.grow(end); err != nil {
-		return err
-	}
-	return i.set(&wire.VolumeSet{Size: &end})
+	return nil
 }
 
 // Stat implements kernfs.Inode.Stat.
@@ -222,14 +222,20 @@ func (i *contents) SetStat(ctx context.Context, _ *vfs.Filesystem, creds *auth.C
 		return err
 	}
 	set := &wire.VolumeSet{}
+	const both = linux.STATX_ATIME | linux.STATX_MTIME
+	if s.Mask&both != 0 && s.Mask&both != both && !vfs.CanActAsOwner(creds, auth.KUID(a.UID)) {
+		return linuxerr.EPERM // only both together may be set to now, see utimensat(2)
+	}
 	mode := a.Mode
 	if s.Mask&linux.STATX_MODE != 0 {
 		mode = uint32(s.Mode)
 	}
-	if opts.ClearPrivs && !i.is(linux.S_IFDIR) {
+	// Truncation keeps set-id bits if the caller may set them, a new owner keeps none.
+	clear := opts.ClearPrivs && (s.Mask&linux.STATX_SIZE == 0 || !creds.HasRootCapability(linux.CAP_FSETID))
+	if clear && !i.is(linux.S_IFDIR) {
 		mode = withoutPrivs(mode)
 	}
-	if mode &= linux.PermissionsMask | linux.S_ISUID | linux.S_ISGID | linux.S_ISVTX; s.Mask&linux.STATX_MODE != 0 || opts.ClearPrivs {
+	if mode &= linux.PermissionsMask | linux.S_ISUID | linux.S_ISGID | linux.S_ISVTX; s.Mask&linux.STATX_MODE != 0 || clear {
 		set.Mode = &mode
 	}
 	if s.Mask&linux.STATX_UID != 0 {

@@ -42,7 +42,7 @@ func (t *dentries) end(ctx context.Context) {
 		dropped = false
 		for _, d := range t.all() {
 			// The root has no parent, and a name that was removed no reference of the tree.
-			if refsOf(d) == 1 && d.Parent() != nil && !d.VFSDentry().IsDead() {
+			if refsOf(d) == 1 && d.Parent() != nil && d.Inode().Watches().Size() == 0 && !d.VFSDentry().IsDead() {
 				d.DecRef(ctx)
 				dropped = true
 			}

@@ -20,6 +20,9 @@ type directory struct {
 
 // Lookup implements kernfs.Inode.Lookup.
 func (i *directory) Lookup(_ context.Context, name string) (kernfs.Inode, error) {
+	if len(name) > linux.NAME_MAX {
+		return nil, linuxerr.ENAMETOOLONG
+	}
 	return result(i.fs.node(wire.VolumeCall{Op: wire.VolumeLookup, Ino: i.attr.Ino, Name: []byte(name)}))
 }
 
@@ -43,6 +46,8 @@ func (i *directory) make(ctx context.Context, name string, n wire.VolumeNode) (k
 		n.GID = dir.GID
 		if n.Mode&linux.S_IFMT == linux.S_IFDIR {
 			n.Mode |= linux.S_ISGID
+		} else if n.Mode&0o010 != 0 && !creds.InGroup(auth.KGID(dir.GID)) && !creds.HasRootCapability(linux.CAP_FSETID) {
+			n.Mode &^= linux.S_ISGID
 		}
 	}
 	return result(i.fs.node(wire.VolumeCall{Op: wire.VolumeMake, Ino: i.attr.Ino, Name: []byte(name), Node: &n}))
@@ -68,8 +73,13 @@ func (i *directory) NewSymlink(ctx context.Context, name, target string) (kernfs
 // NewNode implements kernfs.Inode.NewNode. Sockets are refused: a process of another sandbox
 // could not connect to one.
 func (i *directory) NewNode(ctx context.Context, name string, opts vfs.MknodOptions) (kernfs.Inode, error) {
-	if opts.Mode.FileType() == linux.S_IFSOCK || opts.Endpoint != nil {
+	switch {
+	case opts.Mode.FileType() == linux.S_IFSOCK || opts.Endpoint != nil:
 		return nil, linuxerr.EOPNOTSUPP
+	case opts.Mode.FileType() == linux.S_IFDIR:
+		return nil, linuxerr.EPERM
+	case opts.Mode.FileType() == linux.S_IFLNK:
+		return nil, linuxerr.EINVAL
 	}
 	n := wire.VolumeNode{Mode: uint32(opts.Mode.FileType()) | permissions(opts.Mode)}
 	if n.Mode&linux.S_IFMT == 0 {
@@ -91,17 +101,19 @@ func (i *directory) NewLink(_ context.Context, name string, target kernfs.Inode)
 }
 
 // Unlink implements kernfs.Inode.Unlink.
-func (i *directory) Unlink(_ context.Context, name string, _ kernfs.Inode) error {
-	return i.remove(wire.VolumeUnlink, name)
+func (i *directory) Unlink(_ context.Context, name string, child kernfs.Inode) error {
+	c, ok := child.(*inode)
+	if !ok {
+		return linuxerr.EXDEV
+	}
+	hold := c.beginRemoval()
+	_, err := i.fs.call(wire.VolumeCall{Op: wire.VolumeUnlink, Ino: i.attr.Ino, Name: []byte(name), Hold: hold})
+	return err
 }
 
 // RmDir implements kernfs.Inode.RmDir.
 func (i *directory) RmDir(_ context.Context, name string, _ kernfs.Inode) error {
-	return i.remove(wire.VolumeRmdir, name)
-}
-
-func (i *directory) remove(op wire.VolumeOp, name string) error {
-	_, err := i.fs.call(wire.VolumeCall{Op: op, Ino: i.attr.Ino, Name: []byte(name)})
+	_, err := i.fs.call(wire.VolumeCall{Op: wire.VolumeRmdir, Ino: i.attr.Ino, Name: []byte(name)})
 	return err
 }
 
@@ -112,8 +124,31 @@ func (i *directory) Rename(ctx context.Context, oldName, newName string, _, dir 
 		return linuxerr.EXDEV
 	}
 	keep, _ := ctx.Value(keeping{}).(bool)
-	_, err := i.fs.call(wire.VolumeCall{Op: wire.VolumeRename, Ino: i.attr.Ino, Name: []byte(oldName), To: to.attr.Ino, NewName: []byte(newName), Keep: keep})
+	hold, err := to.beginReplacing(ctx, newName)
+	if err != nil {
+		return err
+	}
+	_, err = i.fs.call(wire.VolumeCall{Op: wire.VolumeRename, Ino: i.attr.Ino, Name: []byte(oldName), To: to.attr.Ino, NewName: []byte(newName), Keep: keep, Hold: hold})
 	return err
+}
+
+// beginReplacing checks whether the caller may replace what has a name in the directory, which
+// kernfs does only for names in memory, and returns whether that is open in this sandbox.
+func (i *directory) beginReplacing(ctx context.Context, name string) (hold bool, err error) {
+	old, err := i.fs.node(wire.VolumeCall{Op: wire.VolumeLookup, Ino: i.attr.Ino, Name: []byte(name)})
+	if linuxerr.Equals(linuxerr.ENOENT, err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer old.DecRef(ctx)
+	dir, a := i.known(), old.known()
+	creds := auth.CredentialsFromContext(ctx)
+	if err := vfs.CheckDeleteSticky(creds, linux.FileMode(dir.Mode), auth.KUID(dir.UID), auth.KUID(a.UID), auth.KGID(a.GID)); err != nil {
+		return false, err
+	}
+	return old.beginRemoval(), nil
 }
 
 // IterDirents implements kernfs.Inode.IterDirents. Only descriptors of kernfs's own use it.
@@ -175,6 +210,9 @@ func (fd *directoryFD) IterDirents(_ context.Context, cb vfs.IterDirentsCallback
 	}
 	return nil
 }
+
+// Sync implements vfs.FileDescriptionImpl.Sync: names are the daemon's.
+func (*directoryFD) Sync(context.Context, vfs.SyncOptions) error { return nil }
 
 // Seek implements vfs.FileDescriptionImpl.Seek: to the beginning, or to where the descriptor is.
 func (fd *directoryFD) Seek(_ context.Context, offset int64, whence int32) (int64, error) {

@@ -17,7 +17,9 @@ type inode struct {
 	kernfs.InodeNotAnonymous
 	kernfs.InodeWatches
 	directory
-	refs  atomic.Int64
+	refs atomic.Int64
+	// held says that the daemon may keep the file without a name, until it is forgotten.
+	held  atomic.Bool
 	locks vfs.FileLocks
 
 	// fifo is that of a named pipe, once it was opened: processes of this sandbox meet there.
@@ -53,6 +55,10 @@ func (i *inode) DecRef(context.Context) {
 		return
 	}
 	i.fs.forget(i)
+	if i.held.Load() {
+		// If it fails, the daemon forgets it with the sandbox.
+		_, _ = i.fs.call(wire.VolumeCall{Op: wire.VolumeForget, Ino: i.attr.Ino})
+	}
 	i.close()
 }
 
@@ -70,5 +76,16 @@ func (i *inode) Valid(_ context.Context, parent *kernfs.Dentry, name string) boo
 		return false
 	}
 	i.note(a.Attr)
+	return true
+}
+
+// beginRemoval returns whether the file is open, and then notes that it may lose its last name.
+func (i *inode) beginRemoval() bool {
+	i.filesMu.Lock()
+	defer i.filesMu.Unlock()
+	if i.data == nil {
+		return false
+	}
+	i.held.Store(true)
 	return true
 }

@@ -14,6 +14,9 @@ import (
 
 // Open implements kernfs.Inode.Open.
 func (i *inode) Open(ctx context.Context, rp *vfs.ResolvingPath, d *kernfs.Dentry, opts vfs.OpenOptions) (*vfs.FileDescription, error) {
+	if opts.Flags&linux.O_NOATIME != 0 && !vfs.CanActAsOwner(rp.Credentials(), i.UID()) {
+		return nil, linuxerr.EPERM
+	}
 	switch i.attr.Mode & linux.S_IFMT {
 	case linux.S_IFREG:
 		return i.openRegular(ctx, rp, d, &opts)
@@ -60,7 +63,7 @@ func (i *inode) openRegular(ctx context.Context, rp *vfs.ResolvingPath, d *kernf
 	}
 	if opts.Flags&linux.O_TRUNC != 0 { // kernfs has begun the write
 		set := &wire.VolumeSet{Size: new(int64)}
-		if mode := i.known().Mode; withoutPrivs(mode) != mode {
+		if mode := i.known().Mode; withoutPrivs(mode) != mode && !rp.Credentials().HasRootCapability(linux.CAP_FSETID) {
 			mode = withoutPrivs(mode) &^ linux.S_IFMT
 			set.Mode = &mode
 		}

@@ -23,6 +23,9 @@ type regularFD struct {
 // Release implements vfs.FileDescriptionImpl.Release.
 func (*regularFD) Release(context.Context) {}
 
+// CanPunch reports that Allocate knows other modes than 0.
+func (*regularFD) CanPunch() bool { return true }
+
 // knownFlags are the flags of preadv2(2) that change nothing here.
 const knownFlags = linux.RWF_HIPRI | linux.RWF_DSYNC | linux.RWF_SYNC
 

@@ -57,7 +57,7 @@ func (*FilesystemType) StateLoad(gocontext.Context, state.Source) {}
 
 func (*filesystem) StateTypeName() string { return prefix + "filesystem" }
 func (*filesystem) StateFields() []string {
-	return []string{"Filesystem", "volume", "minor", "clock", "inodes", "live"}
+	return []string{"Filesystem", "volume", "minor", "clock", "inodes", "dentries"}
 }
 func (fs *filesystem) fields() []any {
 	return []any{&fs.Filesystem, &fs.volume, &fs.minor, &fs.clock, &fs.inodes}
@@ -78,7 +78,7 @@ func (fs *filesystem) StateLoad(_ gocontext.Context, source state.Source) {
 
 func (*inode) StateTypeName() string { return prefix + "inode" }
 func (*inode) StateFields() []string {
-	return []string{"InodeWatches", "fs", "locks", "mappings", "fifo", "attr.Ino", "attr.Mode", "attr.UID", "attr.GID", "attr.Nlink", "attr.Rdev", "attr.Size", "attr.Atime", "attr.Mtime", "attr.Ctime", "refs"}
+	return []string{"InodeWatches", "fs", "locks", "mappings", "fifo", "attr.Ino", "attr.Mode", "attr.UID", "attr.GID", "attr.Nlink", "attr.Rdev", "attr.Size", "attr.Atime", "attr.Mtime", "attr.Ctime", "refs", "held"}
 }
 func (i *inode) fields() []any {
 	a := &i.attr
@@ -87,10 +87,12 @@ func (i *inode) fields() []any {
 func (i *inode) StateSave(sink state.Sink) {
 	saved.Save(sink, i.fields())
 	sink.SaveValue(len(i.fields()), i.refs.Load())
+	sink.SaveValue(len(i.fields())+1, i.held.Load())
 }
 func (i *inode) StateLoad(_ gocontext.Context, source state.Source) {
 	saved.Load(source, i.fields())
 	source.LoadValue(len(i.fields()), new(int64), func(v any) { i.refs.Store(v.(int64)) })
+	source.LoadValue(len(i.fields())+1, new(bool), func(v any) { i.held.Store(v.(bool)) })
 }
 
 func (*fileFD) StateTypeName() string        { return prefix + "fileFD" }

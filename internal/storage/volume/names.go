@@ -35,7 +35,7 @@ func validName(name []byte) error {
 }
 
 // directory returns the attributes of a directory.
-func directory(ctx context.Context, tx *sql.Tx, ino uint64) (*Attr, error) {
+func directory(ctx context.Context, tx *statements, ino uint64) (*Attr, error) {
 	a, err := stat(ctx, tx, ino)
 	if err == nil && !a.is(unix.S_IFDIR) {
 		err = unix.ENOTDIR
@@ -47,18 +47,18 @@ func directory(ctx context.Context, tx *sql.Tx, ino uint64) (*Attr, error) {
 }
 
 // touch notes that a directory was changed, and adds links to it.
-func touch(ctx context.Context, tx *sql.Tx, ino uint64, links int, now int64) error {
+func touch(ctx context.Context, tx *statements, ino uint64, links int, now int64) error {
 	_, err := tx.ExecContext(ctx, `UPDATE nodes SET nlink = nlink + ?, mtime = ?, ctime = ? WHERE ino = ?`, links, now, now, int64(ino))
 	return err
 }
 
-func link(ctx context.Context, tx *sql.Tx, dir uint64, name []byte, ino uint64) error {
+func link(ctx context.Context, tx *statements, dir uint64, name []byte, ino uint64) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO entries VALUES (?, ?, ?)`, int64(dir), name, int64(ino))
 	return err
 }
 
 // vacant returns EEXIST if a directory has the name.
-func vacant(ctx context.Context, tx *sql.Tx, dir uint64, name []byte) error {
+func vacant(ctx context.Context, tx *statements, dir uint64, name []byte) error {
 	switch _, err := find(ctx, tx, dir, name); {
 	case err == nil:
 		return unix.EEXIST
@@ -92,7 +92,7 @@ func (v *Volume) Make(ctx context.Context, dir uint64, name []byte, n Node) (*At
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var made *Attr
-	err := v.changeLocked(ctx, func(tx *sql.Tx) (int64, error) {
+	err := v.changeLocked(ctx, func(tx *statements) (int64, error) {
 		if _, err := directory(ctx, tx, dir); err != nil {
 			return 0, err
 		}
@@ -137,15 +137,18 @@ func (v *Volume) Link(ctx context.Context, ino, dir uint64, name []byte) (*Attr,
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var a *Attr
-	err := v.changeLocked(ctx, func(tx *sql.Tx) (_ int64, err error) {
+	err := v.changeLocked(ctx, func(tx *statements) (_ int64, err error) {
 		if _, err := directory(ctx, tx, dir); err != nil {
 			return 0, err
 		}
 		if a, err = stat(ctx, tx, ino); err != nil {
 			return 0, err
 		}
-		if a.is(unix.S_IFDIR) {
+		switch {
+		case a.is(unix.S_IFDIR):
 			return 0, unix.EPERM
+		case a.Nlink == 0: // it is only held
+			return 0, unix.ENOENT
 		}
 		if err := vacant(ctx, tx, dir, name); err != nil {
 			return 0, err
@@ -162,13 +165,19 @@ func (v *Volume) Link(ctx context.Context, ino, dir uint64, name []byte) (*Attr,
 	return a, v.complete(a)
 }
 
-// Remove removes a name: that of an empty directory if isDir, else that of anything else. A file
-// without a name is gone, but for those who have its contents open.
-func (v *Volume) Remove(ctx context.Context, dir uint64, name []byte, isDir bool) error {
+// Removal says what a Remove or a Rename removes.
+type Removal struct {
+	Dir  bool // the name is that of an empty directory; else it must not be one
+	Hold bool // a file without a name left stays until Forget
+}
+
+// Remove removes a name. A file without a name left is gone, but for those who have its contents
+// open, unless it is held: then its number is returned.
+func (v *Volume) Remove(ctx context.Context, dir uint64, name []byte, r Removal) (held uint64, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var gone *Attr
-	err := v.changeLocked(ctx, func(tx *sql.Tx) (used int64, err error) {
+	err = v.changeLocked(ctx, func(tx *statements) (used int64, err error) {
 		ino, err := find(ctx, tx, dir, name)
 		if err != nil {
 			return 0, err
@@ -178,20 +187,42 @@ func (v *Volume) Remove(ctx context.Context, dir uint64, name []byte, isDir bool
 			return 0, err
 		}
 		switch {
-		case isDir && !a.is(unix.S_IFDIR):
+		case r.Dir && !a.is(unix.S_IFDIR):
 			return 0, unix.ENOTDIR
-		case !isDir && a.is(unix.S_IFDIR):
+		case !r.Dir && a.is(unix.S_IFDIR):
 			return 0, unix.EISDIR
 		}
-		gone, used, err = v.drop(ctx, tx, dir, name, a)
+		gone, used, err = v.drop(ctx, tx, dir, name, a, r.Hold)
 		return used, err
 	})
-	v.removeData(gone, err)
+	return v.removeData(gone, err), err
+}
+
+// Forget removes a file that was held and has no name. It does nothing to others.
+func (v *Volume) Forget(ctx context.Context, ino uint64) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var gone *Attr
+	err := v.changeLocked(ctx, func(tx *statements) (used int64, err error) {
+		a, err := stat(ctx, tx, ino)
+		if err != nil || a.Nlink > 0 {
+			return 0, err
+		}
+		gone = a
+		return v.erase(ctx, tx, ino)
+	})
+	switch {
+	case errors.Is(err, unix.ESTALE):
+		return nil
+	case err == nil && gone != nil:
+		os.Remove(v.dataPath(ino)) // else when the volume is opened again
+	}
 	return err
 }
 
-// drop removes a name with the number in a. It returns what has no name any more, or nil.
-func (v *Volume) drop(ctx context.Context, tx *sql.Tx, dir uint64, name []byte, a *Attr) (gone *Attr, used int64, err error) {
+// drop removes a name with the number in a. It returns what has no name any more, or nil: if that
+// is held, with 0 links.
+func (v *Volume) drop(ctx context.Context, tx *statements, dir uint64, name []byte, a *Attr, hold bool) (gone *Attr, used int64, err error) {
 	links, left := 0, int64(a.Nlink)-1
 	if a.is(unix.S_IFDIR) {
 		var children int
@@ -208,39 +239,54 @@ func (v *Volume) drop(ctx context.Context, tx *sql.Tx, dir uint64, name []byte, 
 	if err := errors.Join(err, touch(ctx, tx, dir, links, now)); err != nil {
 		return nil, 0, err
 	}
-	if left > 0 {
+	if hold = hold && a.is(unix.S_IFREG); left > 0 || hold {
 		_, err = tx.ExecContext(ctx, `UPDATE nodes SET nlink = ?, ctime = ? WHERE ino = ?`, left, now, int64(a.Ino))
-		return nil, 0, err
+		if left > 0 {
+			return nil, 0, err
+		}
+		a.Nlink = 0
+		return a, 0, err
 	}
-	var room int64
-	if err := tx.QueryRowContext(ctx, `DELETE FROM nodes WHERE ino = ? RETURNING room`, int64(a.Ino)).Scan(&room); err != nil {
-		return nil, 0, err
+	used, err = v.erase(ctx, tx, a.Ino)
+	return a, used, err
+}
+
+// erase removes what is recorded of a file without a name.
+func (v *Volume) erase(ctx context.Context, tx *statements, ino uint64) (used int64, err error) {
+	var room, xattrs int64
+	if err := tx.QueryRowContext(ctx, `DELETE FROM nodes WHERE ino = ? RETURNING room`, int64(ino)).Scan(&room); err != nil {
+		return 0, err
 	}
-	var xattrs int64
-	if err := tx.QueryRowContext(ctx, `SELECT ifnull(sum(length(name) + length(value)), 0) FROM xattrs WHERE ino = ?`, int64(a.Ino)).Scan(&xattrs); err != nil {
-		return nil, 0, err
+	if err := tx.QueryRowContext(ctx, `SELECT ifnull(sum(length(name) + length(value)), 0) FROM xattrs WHERE ino = ?`, int64(ino)).Scan(&xattrs); err != nil {
+		return 0, err
 	}
-	_, err = tx.ExecContext(ctx, `DELETE FROM xattrs WHERE ino = ?`, int64(a.Ino))
-	return a, -room - xattrs - nodeCost, err
+	_, err = tx.ExecContext(ctx, `DELETE FROM xattrs WHERE ino = ?`, int64(ino))
+	return -room - xattrs - nodeCost, err
 }
 
 // removeData removes the contents of what is gone, if the change that removed it was kept. What
-// cannot be removed is when the volume is opened again.
-func (v *Volume) removeData(gone *Attr, err error) {
-	if err == nil && gone != nil && gone.is(unix.S_IFREG) {
-		os.Remove(v.dataPath(gone.Ino))
+// cannot be removed is when the volume is opened again. It returns the number of what is held.
+func (v *Volume) removeData(gone *Attr, err error) (held uint64) {
+	if err != nil || gone == nil || !gone.is(unix.S_IFREG) {
+		return 0
 	}
+	if gone.Nlink == 0 { // see drop
+		return gone.Ino
+	}
+	os.Remove(v.dataPath(gone.Ino))
+	return 0
 }
 
-// Rename moves a name, in place of another one unless keep is set.
-func (v *Volume) Rename(ctx context.Context, from uint64, name []byte, to uint64, newName []byte, keep bool) error {
+// Rename moves a name, in place of another one unless keep is set. What it replaces is held if
+// hold says so: then its number is returned, as of Remove.
+func (v *Volume) Rename(ctx context.Context, from uint64, name []byte, to uint64, newName []byte, keep, hold bool) (held uint64, err error) {
 	if err := validName(newName); err != nil {
-		return err
+		return 0, err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var gone *Attr
-	err := v.changeLocked(ctx, func(tx *sql.Tx) (used int64, err error) {
+	err = v.changeLocked(ctx, func(tx *statements) (used int64, err error) {
 		ino, err := find(ctx, tx, from, name)
 		if err != nil {
 			return 0, err
@@ -257,7 +303,7 @@ func (v *Volume) Rename(ctx context.Context, from uint64, name []byte, to uint64
 				return 0, err
 			}
 		}
-		gone, used, err = v.makeWay(ctx, tx, a, to, newName, keep)
+		gone, used, err = v.makeWay(ctx, tx, a, to, newName, keep, hold)
 		if errors.Is(err, errSame) {
 			return 0, nil
 		}
@@ -270,17 +316,19 @@ func (v *Volume) Rename(ctx context.Context, from uint64, name []byte, to uint64
 			links = 1
 		}
 		_, err = tx.ExecContext(ctx, `DELETE FROM entries WHERE dir = ? AND name = ?`, int64(from), name)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `UPDATE nodes SET ctime = ? WHERE ino = ?`, now, int64(ino))
+		}
 		return used, errors.Join(err, link(ctx, tx, to, newName, ino), touch(ctx, tx, from, -links, now), touch(ctx, tx, to, links, now))
 	})
-	v.removeData(gone, err)
-	return err
+	return v.removeData(gone, err), err
 }
 
 // errSame says that both names are of one file: then nothing is to be done.
 var errSame = errors.New("both names are of the same file")
 
 // makeWay removes what a rename of a replaces.
-func (v *Volume) makeWay(ctx context.Context, tx *sql.Tx, a *Attr, dir uint64, name []byte, keep bool) (gone *Attr, used int64, err error) {
+func (v *Volume) makeWay(ctx context.Context, tx *statements, a *Attr, dir uint64, name []byte, keep, hold bool) (gone *Attr, used int64, err error) {
 	ino, err := find(ctx, tx, dir, name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, 0, nil
@@ -301,11 +349,11 @@ func (v *Volume) makeWay(ctx context.Context, tx *sql.Tx, a *Attr, dir uint64, n
 	case !old.is(unix.S_IFDIR) && a.is(unix.S_IFDIR):
 		return nil, 0, unix.ENOTDIR
 	}
-	return v.drop(ctx, tx, dir, name, old)
+	return v.drop(ctx, tx, dir, name, old, hold)
 }
 
 // notBelow returns EINVAL if a directory is top or below it.
-func notBelow(ctx context.Context, tx *sql.Tx, dir, top uint64) error {
+func notBelow(ctx context.Context, tx *statements, dir, top uint64) error {
 	for dir != Root {
 		if dir == top {
 			return unix.EINVAL

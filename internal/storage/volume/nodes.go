@@ -28,13 +28,8 @@ type Attr struct {
 
 func (a *Attr) is(kind uint32) bool { return a.Mode&unix.S_IFMT == kind }
 
-// querier is a database or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // stat reads the attributes in the database: those of contents are not there.
-func stat(ctx context.Context, q querier, ino uint64) (*Attr, error) {
+func stat(ctx context.Context, q *statements, ino uint64) (*Attr, error) {
 	a := &Attr{Ino: ino}
 	row := q.QueryRowContext(ctx, `SELECT mode, uid, gid, nlink, rdev, ifnull(length(target), 0), atime, mtime, ctime FROM nodes WHERE ino = ?`, int64(ino))
 	err := row.Scan(&a.Mode, &a.UID, &a.GID, &a.Nlink, &a.Rdev, &a.Size, &a.Atime, &a.Mtime, &a.Ctime)
@@ -54,7 +49,7 @@ func (v *Volume) complete(a *Attr) error {
 		return err
 	}
 	a.Size, a.Blocks, a.Atime, a.Mtime = st.Size, st.Blocks, st.Atim.Nano(), st.Mtim.Nano()
-	a.Ctime = max(a.Ctime, a.Mtime)
+	a.Ctime = max(a.Ctime, st.Ctim.Nano())
 	return nil
 }
 
@@ -70,7 +65,7 @@ func (v *Volume) Stat(ctx context.Context, ino uint64) (*Attr, error) {
 }
 
 // find returns the number behind a name in a directory.
-func find(ctx context.Context, q querier, dir uint64, name []byte) (uint64, error) {
+func find(ctx context.Context, q *statements, dir uint64, name []byte) (uint64, error) {
 	var ino int64
 	err := q.QueryRowContext(ctx, `SELECT ino FROM entries WHERE dir = ? AND name = ?`, int64(dir), name).Scan(&ino)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -109,7 +104,7 @@ func (v *Volume) SetAttr(ctx context.Context, ino uint64, c Changes) (*Attr, err
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var out *Attr
-	err := v.changeLocked(ctx, func(tx *sql.Tx) (used int64, err error) {
+	err := v.changeLocked(ctx, func(tx *statements) (used int64, err error) {
 		a, err := stat(ctx, tx, ino)
 		if err != nil {
 			return 0, err
@@ -158,7 +153,7 @@ func (v *Volume) SetAttr(ctx context.Context, ino uint64, c Changes) (*Attr, err
 }
 
 // resize cuts or extends the contents of a regular file, and returns what that takes.
-func (v *Volume) resize(ctx context.Context, tx *sql.Tx, a *Attr, size int64) (used int64, err error) {
+func (v *Volume) resize(ctx context.Context, tx *statements, a *Attr, size int64) (used int64, err error) {
 	switch {
 	case a.is(unix.S_IFDIR):
 		return 0, unix.EISDIR
@@ -173,7 +168,7 @@ func (v *Volume) resize(ctx context.Context, tx *sql.Tx, a *Attr, size int64) (u
 }
 
 // setRoom records how far contents may reach, and returns the difference.
-func (v *Volume) setRoom(ctx context.Context, tx *sql.Tx, ino uint64, room int64) (more int64, err error) {
+func (v *Volume) setRoom(ctx context.Context, tx *statements, ino uint64, room int64) (more int64, err error) {
 	var had int64
 	if err := tx.QueryRowContext(ctx, `SELECT room FROM nodes WHERE ino = ?`, int64(ino)).Scan(&had); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
@@ -195,7 +190,7 @@ func (v *Volume) Grow(ctx context.Context, ino uint64, end int64) error {
 	if end < 0 {
 		return unix.EFBIG
 	}
-	return v.change(ctx, func(tx *sql.Tx) (int64, error) {
+	return v.change(ctx, func(tx *statements) (int64, error) {
 		var room int64
 		err := tx.QueryRowContext(ctx, `SELECT room FROM nodes WHERE ino = ?`, int64(ino)).Scan(&room)
 		switch {

@@ -42,7 +42,8 @@ CREATE TABLE IF NOT EXISTS xattrs (
 type Volume struct {
 	dir   string
 	limit int64
-	db    *sql.DB
+	pool  *sql.DB // with one connection
+	db    *statements
 
 	// mu orders operations. used is guarded by it.
 	mu   sync.Mutex
@@ -55,27 +56,35 @@ func Open(ctx context.Context, dir string, limit int64) (*Volume, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "data"), 0o700); err != nil {
 		return nil, fmt.Errorf("open volume: %w", err)
 	}
-	dsn := "file:" + url.PathEscape(filepath.Join(dir, "names.db")) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(5000)&_txlock=immediate"
+	dsn := "file:" + url.PathEscape(filepath.Join(dir, "names.db")) + "?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=busy_timeout(5000)"
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, fmt.Errorf("open volume: %w", err)
 	}
-	db.SetMaxOpenConns(1) // Volume.mu orders what is done with it
-	v := &Volume{dir: dir, limit: limit, db: db}
-	if err := v.prepare(ctx); err != nil {
+	conn, err := db.Conn(ctx)
+	if err != nil {
 		db.Close()
+		return nil, fmt.Errorf("open volume %s: %w", dir, err)
+	}
+	v := &Volume{dir: dir, limit: limit, pool: db, db: &statements{conn, map[string]*sql.Stmt{}}}
+	if err := v.prepare(ctx); err != nil {
+		v.Close()
 		return nil, fmt.Errorf("open volume %s: %w", dir, err)
 	}
 	return v, nil
 }
 
 func (v *Volume) prepare(ctx context.Context) error {
-	if _, err := v.db.ExecContext(ctx, schema); err != nil {
+	if _, err := v.db.conn.ExecContext(ctx, schema); err != nil {
 		return err
 	}
 	now := time.Now().UnixNano()
 	const root = `INSERT OR IGNORE INTO nodes VALUES (1, ?, 0, 0, 2, 0, NULL, 0, ?, ?, ?)`
 	if _, err := v.db.ExecContext(ctx, root, unix.S_IFDIR|0o777, now, now, now); err != nil {
+		return err
+	}
+	// Those who held files without names are gone.
+	if _, err := v.db.conn.ExecContext(ctx, `DELETE FROM nodes WHERE nlink = 0; DELETE FROM xattrs WHERE ino NOT IN (SELECT ino FROM nodes)`); err != nil {
 		return err
 	}
 	var nodes, room, xattrs int64
@@ -113,7 +122,7 @@ func (v *Volume) sweep(ctx context.Context) error {
 func (v *Volume) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.db.Close()
+	return errors.Join(v.db.close(), v.pool.Close())
 }
 
 // Usage returns what the volume holds, and its limit, in bytes, with the number of its files and
@@ -130,26 +139,27 @@ func (v *Volume) dataPath(ino uint64) string {
 }
 
 // change runs do in a transaction, and adds what do returns to the used bytes if it is kept.
-func (v *Volume) change(ctx context.Context, do func(*sql.Tx) (used int64, err error)) error {
+func (v *Volume) change(ctx context.Context, do func(*statements) (used int64, err error)) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.changeLocked(ctx, do)
 }
 
-func (v *Volume) changeLocked(ctx context.Context, do func(*sql.Tx) (used int64, err error)) error {
-	tx, err := v.db.BeginTx(ctx, nil)
-	if err != nil {
+func (v *Volume) changeLocked(ctx context.Context, do func(*statements) (used int64, err error)) error {
+	ctx = context.WithoutCancel(ctx) // it takes less than a millisecond
+	if _, err := v.db.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	used, err := do(tx)
+	used, err := do(v.db)
 	if err == nil && used > 0 && v.used+used > v.limit {
 		err = unix.ENOSPC
 	}
-	if err != nil {
-		return errors.Join(err, tx.Rollback())
+	if err == nil {
+		_, err = v.db.ExecContext(ctx, "COMMIT")
 	}
-	if err := tx.Commit(); err != nil {
-		return err
+	if err != nil {
+		_, failed := v.db.ExecContext(ctx, "ROLLBACK")
+		return errors.Join(err, failed)
 	}
 	v.used += used
 	return nil

@@ -124,7 +124,7 @@ func TestTree(t *testing.T) {
 	}
 	defer open.Close()
 	for dir, name := range map[uint64]string{Root: "g", d.Ino: "f\xff"} {
-		if err := v.Remove(ctx, dir, []byte(name), false); err != nil {
+		if err := errOf(v.Remove(ctx, dir, []byte(name), Removal{})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestTree(t *testing.T) {
 	if _, err := open.ReadAt(text, 0); err != nil || string(text) != "hello" {
 		t.Errorf("an open file without names has %q, %v", text, err)
 	}
-	if err := errors.Join(v.Remove(ctx, Root, []byte("l"), false), v.Remove(ctx, Root, []byte("d"), true)); err != nil {
+	if err := errors.Join(errOf(v.Remove(ctx, Root, []byte("l"), Removal{})), errOf(v.Remove(ctx, Root, []byte("d"), Removal{Dir: true}))); err != nil {
 		t.Fatal(err)
 	}
 	if got := usedBy(t, v); got != empty {
@@ -158,17 +158,17 @@ func TestRefused(t *testing.T) {
 		err  error
 		want unix.Errno
 	}{
-		{"remove a directory with children", v.Remove(ctx, Root, name("d"), true), unix.ENOTEMPTY},
-		{"unlink a directory", v.Remove(ctx, Root, name("d"), false), unix.EISDIR},
-		{"rmdir a file", v.Remove(ctx, Root, name("f"), true), unix.ENOTDIR},
-		{"remove nothing", v.Remove(ctx, Root, name("x"), true), unix.ENOENT},
-		{"a directory into itself", v.Rename(ctx, Root, name("d"), below.Ino, name("d"), false), unix.EINVAL},
-		{"a file onto a directory", v.Rename(ctx, Root, name("f"), Root, name("d"), false), unix.EISDIR},
-		{"a directory onto a file", v.Rename(ctx, Root, name("d"), Root, name("f"), false), unix.ENOTDIR},
-		{"onto a full directory", v.Rename(ctx, d.Ino, name("below"), Root, name("d"), false), unix.ENOTEMPTY},
-		{"onto what is to stay", v.Rename(ctx, Root, name("f"), Root, name("d"), true), unix.EEXIST},
-		{"to a name with a slash", v.Rename(ctx, Root, name("f"), Root, name("a/b"), false), unix.EINVAL},
-		{"into a file", v.Rename(ctx, Root, name("d"), f.Ino, name("d"), false), unix.ENOTDIR},
+		{"remove a directory with children", errOf(v.Remove(ctx, Root, name("d"), Removal{Dir: true})), unix.ENOTEMPTY},
+		{"unlink a directory", errOf(v.Remove(ctx, Root, name("d"), Removal{})), unix.EISDIR},
+		{"rmdir a file", errOf(v.Remove(ctx, Root, name("f"), Removal{Dir: true})), unix.ENOTDIR},
+		{"remove nothing", errOf(v.Remove(ctx, Root, name("x"), Removal{Dir: true})), unix.ENOENT},
+		{"a directory into itself", errOf(v.Rename(ctx, Root, name("d"), below.Ino, name("d"), false, false)), unix.EINVAL},
+		{"a file onto a directory", errOf(v.Rename(ctx, Root, name("f"), Root, name("d"), false, false)), unix.EISDIR},
+		{"a directory onto a file", errOf(v.Rename(ctx, Root, name("d"), Root, name("f"), false, false)), unix.ENOTDIR},
+		{"onto a full directory", errOf(v.Rename(ctx, d.Ino, name("below"), Root, name("d"), false, false)), unix.ENOTEMPTY},
+		{"onto what is to stay", errOf(v.Rename(ctx, Root, name("f"), Root, name("d"), true, false)), unix.EEXIST},
+		{"to a name with a slash", errOf(v.Rename(ctx, Root, name("f"), Root, name("a/b"), false, false)), unix.EINVAL},
+		{"into a file", errOf(v.Rename(ctx, Root, name("d"), f.Ino, name("d"), false, false)), unix.ENOTDIR},
 		{"a missing attribute", v.RemoveXattr(ctx, f.Ino, name("user.x")), unix.ENODATA},
 		{"replace a missing attribute", v.SetXattr(ctx, f.Ino, name("user.x"), nil, unix.XATTR_REPLACE), unix.ENODATA},
 		{"an attribute of nothing", v.SetXattr(ctx, 999, name("user.x"), nil, 0), unix.ESTALE},
@@ -195,7 +195,7 @@ func TestRefused(t *testing.T) {
 	if err := errOf(v.Link(ctx, f.Ino, Root, name("same"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.Rename(ctx, Root, name("f"), Root, name("same"), false); err != nil {
+	if err := errOf(v.Rename(ctx, Root, name("f"), Root, name("same"), false, false)); err != nil {
 		t.Errorf("rename onto the same file: %v", err)
 	}
 	if a, err := v.Lookup(ctx, Root, name("f")); err != nil || a.Nlink != 2 {
@@ -203,7 +203,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func errOf(_ *Attr, err error) error { return err }
+func errOf[T any](_ T, err error) error { return err }
 
 // TestLimit refuses what a volume has no room for, and takes it when there is room again.
 func TestLimit(t *testing.T) {
@@ -292,11 +292,11 @@ func TestRandom(t *testing.T) {
 		case 2:
 			what = "unlink"
 			want = unix.Unlink(at)
-			got = v.Remove(ctx, p, []byte(name), false)
+			_, got = v.Remove(ctx, p, []byte(name), Removal{})
 		case 3:
 			what = "rmdir"
 			want = unix.Rmdir(at)
-			got = v.Remove(ctx, p, []byte(name), true)
+			_, got = v.Remove(ctx, p, []byte(name), Removal{Dir: true})
 		case 4:
 			to, as := pick()
 			q := resolve(to)
@@ -305,7 +305,7 @@ func TestRandom(t *testing.T) {
 			}
 			what = "rename to " + to + "/" + as
 			want = unix.Rename(at, filepath.Join(host, to, as))
-			got = v.Rename(ctx, p, []byte(name), q, []byte(as), false)
+			got = errOf(v.Rename(ctx, p, []byte(name), q, []byte(as), false, false))
 			if want != nil && got != nil && strings.HasPrefix(parent+"/"+name+"/", to+"/"+as+"/") {
 				continue // of a directory above, Linux says first that it is not empty
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +37,7 @@ func (v *Volume) SetXattr(ctx context.Context, ino uint64, name, value []byte, f
 	if value == nil {
 		value = []byte{}
 	}
-	return v.change(ctx, func(tx *sql.Tx) (int64, error) {
+	return v.change(ctx, func(tx *statements) (int64, error) {
 		if _, err := stat(ctx, tx, ino); err != nil {
 			return 0, err
 		}
@@ -59,8 +60,17 @@ func (v *Volume) SetXattr(ctx context.Context, ino uint64, name, value []byte, f
 			return 0, unix.ENOSPC
 		}
 		_, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO xattrs VALUES (?, ?, ?)`, int64(ino), name, value)
+		if err == nil {
+			err = changed(ctx, tx, ino)
+		}
 		return int64(len(name)+len(value)) - had, err
 	})
+}
+
+// changed notes that something of a file was changed.
+func changed(ctx context.Context, tx *statements, ino uint64) error {
+	_, err := tx.ExecContext(ctx, `UPDATE nodes SET ctime = ? WHERE ino = ?`, time.Now().UnixNano(), int64(ino))
+	return err
 }
 
 // Xattrs returns the names of the extended attributes.
@@ -84,11 +94,14 @@ func (v *Volume) Xattrs(ctx context.Context, ino uint64) (names [][]byte, err er
 
 // RemoveXattr removes an extended attribute.
 func (v *Volume) RemoveXattr(ctx context.Context, ino uint64, name []byte) error {
-	return v.change(ctx, func(tx *sql.Tx) (int64, error) {
+	return v.change(ctx, func(tx *statements) (int64, error) {
 		var had int64
 		err := tx.QueryRowContext(ctx, `DELETE FROM xattrs WHERE ino = ? AND name = ? RETURNING length(name) + length(value)`, int64(ino), name).Scan(&had)
 		if errors.Is(err, sql.ErrNoRows) {
-			err = unix.ENODATA
+			return 0, unix.ENODATA
+		}
+		if err == nil {
+			err = changed(ctx, tx, ino)
 		}
 		return -had, err
 	})
