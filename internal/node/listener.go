@@ -18,7 +18,7 @@ func (l listener) Began(b *sandboxes.Instance, s *launch.Sentry, channel *os.Fil
 	if b.Record().Control != nil {
 		l.m.selfControl.Serve(l.m.chores.Context(), s)
 	}
-	shared{l.m}.Serve(s, b.View().Volumes)
+	shared(l).Serve(s, b.View().Volumes)
 	l.m.timers.Arm(b)
 }
 
