@@ -1,8 +1,10 @@
 package volumes
 
 import (
+	"errors"
 	"fmt"
 
+	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
@@ -29,17 +31,23 @@ func Mount(ctx context.Context, k *kern.Kernel, client *Client, mounts []wire.Vo
 			if end < len(m.Path) && m.Path[end] != '/' {
 				continue
 			}
-			if err := k.MakeDir(ctx, creds, root, m.Path[:end], 0o755); err != nil {
+			err := k.MakeDir(ctx, creds, root, m.Path[:end], 0o755)
+			if linuxerr.Equals(linuxerr.ENOTDIR, errors.Unwrap(err)) || linuxerr.Equals(linuxerr.ELOOP, errors.Unwrap(err)) {
+				return api.Invalid("volumes", "%s leads to no directory in the sandbox", m.Path)
+			}
+			if err != nil {
 				return err
 			}
 		}
-		_, err := k.VFS().MountAt(ctx, creds, "none", kern.PathAt(root, m.Path), Name, &vfs.MountOptions{
+		// gVisor would mount a directory on a file, too.
+		st, err := k.VFS().StatAt(ctx, creds, kern.PathAt(root, m.Path), &vfs.StatOptions{Mask: linux.STATX_TYPE})
+		if err != nil || st.Mode&linux.S_IFMT != linux.S_IFDIR {
+			return api.Invalid("volumes", "%s leads to no directory in the sandbox", m.Path)
+		}
+		_, err = k.VFS().MountAt(ctx, creds, "none", kern.PathAt(root, m.Path), Name, &vfs.MountOptions{
 			Flags: vfs.MountFlags{NoSUID: true, NoDev: true}, ReadOnly: m.ReadOnly,
 			GetFilesystemOptions: vfs.GetFilesystemOptions{InternalData: Source{client, m.Volume}, InternalMount: true},
 		})
-		if linuxerr.Equals(linuxerr.ENOTDIR, err) || linuxerr.Equals(linuxerr.ELOOP, err) || linuxerr.Equals(linuxerr.ENOENT, err) {
-			return api.Invalid("volumes", "%s leads to no directory in the sandbox", m.Path)
-		}
 		if err != nil {
 			return fmt.Errorf("mount a volume at %s: %w", m.Path, err)
 		}
