@@ -452,6 +452,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/volumes", `{"name":"data","limit_mib":64}`, `CreateVolume {"name":"data","limit_mib":64}`, 201, `{"id":"vol_aaaaaaaaaaaaaaaa","name":"data",`},
 		{"POST", "/v1/volumes", `{"name":""}`, "", 400, `"field":"name"`},
 		{"POST", "/v1/volumes", `{"name":"data","limit_mib":-1}`, "", 400, `"field":"limit_mib"`},
+		{"POST", "/v1/volumes", `{"name":"data","limit_mib":null}`, "", 400, `limit_mib: it must not be null: leave it out`},
 		{"GET", "/v1/volumes", "", `Volumes`, 200, `{"items":[{"id":"vol_aaaaaaaaaaaaaaaa",`},
 		{"GET", "/v1/volumes/data", "", `GetVolume "data"`, 200, `"limit_mib":64`},
 		{"DELETE", "/v1/volumes/data", "", `RemoveVolume "data"`, 204, ""},

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ._async._sandbox import AsyncSnapshot as AsyncSnapshot
     from ._async._secrets import AsyncHeld as AsyncHeld
     from ._async._secrets import AsyncSecrets as AsyncSecrets
+    from ._async._volumes import AsyncVolumes as AsyncVolumes
     from ._explore import Plan as Plan
     from ._explore import Score as Score
     from ._explore import Search as Search
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from ._models import Stats as Stats
     from ._models import Step as Step
     from ._models import Tree as Tree
+    from ._models import Volume as Volume
     from ._sync._client import Client as Client
     from ._sync._contexts import Context as Context
     from ._sync._contexts import RunStream as RunStream
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from ._sync._sandbox import Snapshot as Snapshot
     from ._sync._secrets import Held as Held
     from ._sync._secrets import Secrets as Secrets
+    from ._sync._volumes import Volumes as Volumes
     from ._types import CellError as CellError
     from ._types import Chunk as Chunk
     from ._types import Execution as Execution
@@ -99,10 +102,11 @@ _LAZY = {
     "_processes": ("Process", "Terminal"),
     "_sandbox": ("Sandbox", "Sandboxes", "Snapshot"),
     "_secrets": ("Held", "Secrets"),
+    "_volumes": ("Volumes",),
 }
 _MODELS = (
     "Attempt", "AuditEntry", "AuditReport", "Diff", "Event", "ExplorationEvent", "ExplorationInfo", "FileInfo", "Health", "HeldRequest", "Image", "MergeResult",
-    "ProcessInfo", "Progress", "PublishedPort", "SandboxInfo", "Secret", "SnapshotInfo", "Stats", "Step", "Tree",
+    "ProcessInfo", "Progress", "PublishedPort", "SandboxInfo", "Secret", "SnapshotInfo", "Stats", "Step", "Tree", "Volume",
 )  # fmt: skip
 _TYPES = ("CellError", "Chunk", "Execution", "Result", "Rich")
 

@@ -85,6 +85,7 @@ __all__ = [
     "Tree",
     "Try",
     "VariableChange",
+    "Volume",
     "VolumeMount",
 ]
 
@@ -1741,3 +1742,27 @@ class Tree(TreeView):
 
 
 Tree._nested = {**Tree._nested, "children": ("list", Tree)}
+
+
+class Volume(Model):
+    """The type Volume of the REST interface."""
+
+    created_at: datetime
+    """When it was made."""
+    files: int
+    """Number of its files and directories."""
+    id: str
+    """Id of the volume."""
+    limit_mib: int
+    """What its files may take together."""
+    name: str
+    """Name of the volume."""
+    sandboxes: List[str]
+    """Ids of the sandboxes that have it."""
+    tenant: Optional[str] = None
+    """Tenant that owns it; absent for the default tenant."""
+    used_mib: float
+    """What its files take: their sizes, and 1 KiB for each file and directory."""
+
+    _times = ("created_at",)
+    _lists = ("sandboxes",)

@@ -366,6 +366,19 @@ def mebibytes(size: Optional[Size], name: str) -> Optional[int]:
     return max(1, round(float(match[1]) * _UNITS[match[2].upper()]))
 
 
+def mounts_of(volumes: Optional[Mapping[str, str]]) -> Optional[List[Dict[str, Any]]]:
+    """Return the JSON form of volumes by their directories; ":ro" at the end of a name is read-only."""
+    if volumes is None:
+        return None
+    mounts = []
+    for path, text in volumes.items():
+        name, _, read_only = text.partition(":")
+        if read_only not in ("", "ro"):
+            raise invalid("volumes", f"{text!r} is not the name of a volume, or one with :ro")
+        mounts.append(present(volume=name, path=path, read_only=True if read_only else None))
+    return mounts
+
+
 def network_of(network: Optional[Network], secrets: Optional[Mapping[str, str]] = None) -> Optional[Dict[str, Any]]:
     """Return the JSON form of a network, with headers that have secrets in them."""
     if network is None and not secrets:

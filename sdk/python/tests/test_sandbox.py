@@ -424,3 +424,26 @@ def test_cells_are_told_with_characters_whole_and_kept_in_part(sbx: Sandbox) -> 
     size = [0]
     run = sbx.run_code("for _ in range(10): print('x' * 999_999)", on_stdout=lambda text: size.__setitem__(0, size[0] + len(text)))
     assert size[0] == 10_000_000 and len(run.stdout) == 8 << 20 and run.truncated
+
+
+def test_volumes_are_shared(daemon: object) -> None:
+    with ramet.connect() as client:
+        made = client.volumes.create("sdk-data", size="64M")
+        assert (made.name, made.limit_mib, client.volumes.get(made.id).name) == ("sdk-data", 64, "sdk-data")
+        with client.create("python", volumes={"/mnt/data": "sdk-data"}) as one, client.create("python", volumes={"/d": "sdk-data:ro"}) as two:
+            one.files.write("/mnt/data/a", "shared")
+            assert two.files.read("/d/a") == "shared"
+            assert not two.exec("touch /d/b").ok
+            (child,) = one.fork(1)
+            child.exec("echo again > /mnt/data/a", check=True)
+            assert two.files.read("/d/a") == "again\n"
+            child.destroy()
+            assert sorted(client.volumes.list()[0].sandboxes) == sorted([one.id, two.id])
+            with pytest.raises(ramet.Conflict):
+                client.volumes.remove("sdk-data")
+        with pytest.raises(ramet.InvalidRequest) as wrong:
+            client.create("python", volumes={"/d": "sdk-data:rx"})
+        assert wrong.value.field == "volumes"
+        client.volumes.remove("sdk-data")
+        with pytest.raises(ramet.NotFound):
+            client.volumes.get("sdk-data")

@@ -28,6 +28,7 @@ PARTS: List[Tuple[str, List[Tuple[str, List[str]]]]] = [
     ("Files", [("_sync/_files.py", ["Files", "Watch"])]),
     ("Ports", [("_sync/_ports.py", ["Port", "Response", "Connection", "Forward"])]),
     ("Secrets", [("_sync/_secrets.py", ["Secrets", "Held"])]),
+    ("Volumes", [("_sync/_volumes.py", ["Volumes"])]),
     ("Daemons", [("_sync/_client.py", ["Client"]), ("_sync/_images.py", ["Images"]), ("_sync/_events.py", ["Events", "NetworkLog"])]),
     ("Errors", [("_errors.py", [
         "RametError", "NotFound", "SandboxGone", "Conflict", "LimitExceeded", "PermissionDenied", "InvalidRequest",

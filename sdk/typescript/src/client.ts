@@ -10,6 +10,7 @@ import { labels, Lease, type OwnerOptions } from './lease.js'
 import { events, Sandbox, type BuildOptions, type EventOptions } from './sandbox.js'
 import { restoreBody, sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
 import { SecretStore } from './secrets.js'
+import { Volumes } from './volumes.js'
 import { segment, Transport, type CallOptions, type Query } from './transport.js'
 
 interface Filter extends CallOptions {
@@ -45,6 +46,7 @@ function filterQuery({ image, name, metadata, owner, allTenants }: Filter): Quer
 export class Client implements AsyncDisposable {
   readonly images: Images
   readonly secrets: SecretStore
+  readonly volumes: Volumes
   /** @internal */
   readonly transport: Transport
 
@@ -57,6 +59,7 @@ export class Client implements AsyncDisposable {
     this.transport = new Transport(options)
     this.images = new Images(this.transport)
     this.secrets = new SecretStore(this.transport)
+    this.volumes = new Volumes(this.transport)
   }
 
   /** The address of its daemon, for `JSON.stringify`. */

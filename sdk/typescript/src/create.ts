@@ -50,6 +50,8 @@ export interface CreateOptions extends ChangeOptions, Lifetime {
   autoCheckpoint?: AutoCheckpoint | number | undefined
   /** Let processes in the sandbox fork, snapshot and roll it back. */
   selfControl?: SelfControl | undefined
+  /** Names of volumes by their directories in the sandbox, with `:ro` those that it cannot change. */
+  volumes?: Record<string, string> | undefined
   /** Isolation layers that must be on. */
   require?: readonly string[] | undefined
 }
@@ -85,6 +87,12 @@ function someOf(doc: Record<string, unknown>): Record<string, unknown> | undefin
   return Object.values(doc).some((value) => value !== undefined) ? doc : undefined
 }
 
+function mountOf(path: string, text: string): Record<string, unknown> {
+  const match = /^([^:]+)(:ro)?$/.exec(text)
+  if (!match) throw new InvalidRequest(`${JSON.stringify(text)} is not the name of a volume, or one with :ro`, { code: 'invalid_argument', field: 'volumes' })
+  return { volume: match[1], path, read_only: match[2] ? true : undefined }
+}
+
 /** @internal */
 export function createBody(o: CreateOptions): Record<string, unknown> {
   const limits = {
@@ -106,6 +114,7 @@ export function createBody(o: CreateOptions): Record<string, unknown> {
     network: networkBody(o.network, o.secrets),
     auto_checkpoint: typeof o.autoCheckpoint === 'number' ? { keep: o.autoCheckpoint } : o.autoCheckpoint,
     self_control: self,
+    volumes: o.volumes && Object.entries(o.volumes).map(([path, text]) => mountOf(path, text)),
     require: o.require,
   }
 }

@@ -20,6 +20,7 @@ export { Images, type MakeImageOptions } from './images.js'
 export { Network } from './network.js'
 export type { NetworkLogEntry, NetworkOption, NetworkProfile, NetworkRequest, NetworkTestResult, SandboxNetwork, Secrets } from './network.js'
 export { Held, SecretStore, type HeldRequest, type Secret, type SecretOptions } from './secrets.js'
+export { Volumes, type Volume, type VolumeOptions } from './volumes.js'
 export { drawTree } from './tree.js'
 export {
   CommandError, Conflict, ExploreError, ForkError, InvalidRequest, LimitExceeded, NotFound, PermissionDenied, RametError, SandboxGone, Timeout, Unavailable,

@@ -332,3 +332,20 @@ test('the words of other systems are known', async () => {
   await sandbox.kill()
   await assert.rejects(sandbox.close(), NotFound)
 })
+
+test('volumes are shared', async () => {
+  await using client = connect()
+  const made = await client.volumes.create('sdk-data', { size: '64MiB' })
+  assert.equal((await client.volumes.get('sdk-data')).id, made.id)
+  {
+    await using one = await Sandbox.create({ volumes: { '/mnt/data': 'sdk-data' } })
+    await using two = await Sandbox.create({ volumes: { '/d': 'sdk-data:ro' } })
+    await one.files.write('/mnt/data/a', 'shared')
+    assert.equal(await two.files.read('/d/a'), 'shared')
+    assert.equal((await two.exec('touch /d/b')).ok, false)
+    await assert.rejects(client.volumes.remove('sdk-data'), Conflict)
+  }
+  await assert.rejects(Sandbox.create({ volumes: { '/d': 'sdk-data:rx' } }), (error: InvalidRequest) => error instanceof InvalidRequest && error.field === 'volumes')
+  await client.volumes.remove('sdk-data')
+  await assert.rejects(client.volumes.get('sdk-data'), NotFound)
+})

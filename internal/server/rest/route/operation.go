@@ -91,6 +91,7 @@ func WithStatus(op huma.Operation, status int) huma.Operation {
 
 // Register adds a route whose handler returns errors of the vocabulary.
 func Register[I, O any](r *Router, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+	op.Middlewares = append(op.Middlewares, r.refuseNulls)
 	huma.Register(r.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		o, err := handler(ctx, in)
 		if err != nil {

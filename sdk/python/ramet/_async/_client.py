@@ -13,6 +13,7 @@ from ._events import AsyncEvents
 from ._images import AsyncImages
 from ._lease import AsyncLease
 from ._secrets import AsyncSecrets
+from ._volumes import AsyncVolumes
 from ._transport import AsyncTransport, Query, segment
 
 if TYPE_CHECKING:
@@ -82,6 +83,11 @@ class AsyncClient:
     def secrets(self) -> AsyncSecrets:
         """The secrets that the daemon puts into requests of sandboxes, outside of them."""
         return AsyncSecrets(self._transport)
+
+    @property
+    def volumes(self) -> AsyncVolumes:
+        """The directories that sandboxes of the daemon share."""
+        return AsyncVolumes(self._transport)
 
     async def health(self) -> Health:
         """Return the state and version of the daemon."""

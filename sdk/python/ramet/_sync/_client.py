@@ -15,6 +15,7 @@ from ._events import Events
 from ._images import Images
 from ._lease import Lease
 from ._secrets import Secrets
+from ._volumes import Volumes
 from ._transport import Transport, Query, segment
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class Client:
     def secrets(self) -> Secrets:
         """The secrets that the daemon puts into requests of sandboxes, outside of them."""
         return Secrets(self._transport)
+
+    @property
+    def volumes(self) -> Volumes:
+        """The directories that sandboxes of the daemon share."""
+        return Volumes(self._transport)
 
     def health(self) -> Health:
         """Return the state and version of the daemon."""

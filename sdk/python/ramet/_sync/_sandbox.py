@@ -16,7 +16,7 @@ from .._models import (
 )  # fmt: skip
 from .._types import (
     Command, Execution, Network, Result, Seconds, Size, command_of, gone, invalid, lifecycle_of, mebibytes,
-    milliseconds, network_of, present, text_env,
+    milliseconds, mounts_of, network_of, present, text_env,
 )  # fmt: skip
 from . import _io
 from ._client import Client, default_client
@@ -109,6 +109,7 @@ class Sandbox:
         metadata: Optional[Mapping[str, str]] = None,
         auto_checkpoint: Optional[int] = None,
         self_control: Optional[Mapping[str, Any]] = None,
+        volumes: Optional[Mapping[str, str]] = None,
         require: Optional[Iterable[str]] = None,
         client: Optional[Client] = None,
     ) -> "Sandbox":
@@ -120,7 +121,9 @@ class Sandbox:
         the sandbox has no network. secrets are headers that are put into requests outside of the
         sandbox: {"api.example.com:Authorization": "Bearer ${NAME}"}. secret_env are variables of its
         commands that nothing shows, that no snapshot has, and that children have only if fork() asks
-        for it. auto_checkpoint is how many steps of its timeline are kept.
+        for it. auto_checkpoint is how many steps of its timeline are kept. volumes are the names of
+        volumes by their directories in the sandbox, with ":ro" those that it cannot change:
+        {"/mnt/data": "data", "/srv/models": "models:ro"}.
         """
         client = client or default_client()
         ttl, leased = _leased(client, ttl)
@@ -136,6 +139,7 @@ class Sandbox:
             network=network_of(network, secrets),
             auto_checkpoint={"keep": auto_checkpoint} if auto_checkpoint is not None else None,
             self_control=dict(self_control) if self_control is not None else None,
+            volumes=mounts_of(volumes),
             require=list(require) if require is not None else None,
         )  # fmt: skip
         try:
