@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,7 @@ func (b *builders) route(s *Server) {
 	s.route("POST /v2/templates/{id}/builds/{build}", "snapshot-sandbox", b.start)
 	s.route("GET /templates/{id}/builds/{build}/status", "", b.status)
 	s.route("GET /templates/aliases/{alias}", "", b.alias)
+	(&labels{b.svc}).route(s)
 	const upload = "PUT /templates/{id}/files/{hash}"
 	s.routes = append(s.routes, upload)
 	s.mux.HandleFunc(upload, b.upload)
@@ -60,27 +62,25 @@ func (b *builders) begin(w http.ResponseWriter, r *http.Request) error {
 	if err := read(r, &in); err != nil {
 		return err
 	}
-	name := plain(cmp.Or(in.Name, in.Alias))
-	for _, tag := range in.Tags {
-		if tag != "default" {
-			return api.Errorf(api.CodeUnsupported, "tags: a template has one state, that of its last build; give another one another name")
-		}
-	}
-	if strings.Contains(name, ":") {
-		return api.Errorf(api.CodeUnsupported, "name: %q has a tag: a template has one state, that of its last build", name)
-	}
+	name, tag, _ := strings.Cut(cmp.Or(in.Name, in.Alias), ":")
 	if err := api.ValidName("name", name); err != nil {
+		return err
+	}
+	tags := append([]string{cmp.Or(tag, build.DefaultTag)}, in.Tags...)
+	slices.Sort(tags)
+	tags = slices.Compact(tags)
+	if err := build.ValidTags(name, tags); err != nil {
 		return err
 	}
 	if _, ours := recipes[name]; ours || strings.HasPrefix(name, warmPrefix) {
 		return api.Invalid("name", "%q is a template of the server", name)
 	}
-	id, err := b.builds.Begin(r.Context(), name)
+	id, err := b.builds.Begin(r.Context(), name, tags)
 	if err != nil {
 		return err
 	}
 	return reply(w, http.StatusAccepted, map[string]any{
-		"templateID": name, "buildID": id, "public": false, "names": []string{name}, "tags": []string{"default"}, "aliases": []string{name},
+		"templateID": name, "buildID": id, "public": false, "names": []string{name}, "tags": tags, "aliases": []string{name},
 	})
 }
 
@@ -142,7 +142,8 @@ func (b *builders) status(w http.ResponseWriter, r *http.Request) error {
 
 // alias answers whether there is a template of a name.
 func (b *builders) alias(w http.ResponseWriter, r *http.Request) error {
-	name := plain(r.PathValue("alias"))
+	alias := r.PathValue("alias")
+	name := plain(alias)
 	if _, ours := recipes[name]; !ours {
 		if _, err := b.svc.GetSnapshot(r.Context(), name); err != nil {
 			if _, err := b.svc.GetImage(r.Context(), name); err != nil {
@@ -150,5 +151,5 @@ func (b *builders) alias(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	return reply(w, http.StatusOK, map[string]any{"templateID": name, "public": false})
+	return reply(w, http.StatusOK, map[string]any{"templateID": strings.TrimSuffix(alias, ":"+build.DefaultTag), "public": false})
 }

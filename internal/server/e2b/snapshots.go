@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/build"
 )
 
 func (s *Server) routeSnapshots() {
@@ -20,15 +21,28 @@ type snapshotInfo struct {
 }
 
 func describeSnapshot(sn *api.Snapshot) snapshotInfo {
-	out := snapshotInfo{ID: cmp.Or(sn.Name, sn.ID), Names: []string{}}
-	if sn.Name != "" {
-		out.Names = append(out.Names, sn.Name)
+	name := tagged(sn.Name)
+	out := snapshotInfo{ID: cmp.Or(name, sn.ID), Names: []string{}}
+	if name != "" {
+		out.Names = append(out.Names, name)
 	}
 	return out
 }
 
-// plain returns the name of a template without the tag that clients add.
-func plain(name string) string { return strings.TrimSuffix(name, ":default") }
+// plain returns the name of the snapshot, or of the image, that clients call NAME or NAME:TAG.
+func plain(name string) string {
+	template, tag, _ := strings.Cut(name, ":")
+	return build.StateName(template, tag)
+}
+
+// tagged is the inverse of plain.
+func tagged(name string) string {
+	template, tag := build.ParseState(name)
+	if tag == build.DefaultTag {
+		return template
+	}
+	return template + ":" + tag
+}
 
 func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) error {
 	var in struct {

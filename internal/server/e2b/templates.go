@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/build"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
@@ -186,7 +187,7 @@ func (s *Server) listTemplates(w http.ResponseWriter, r *http.Request) error {
 	out := []map[string]any{}
 	for _, t := range all {
 		name := t.name
-		if name == "" || strings.HasPrefix(name, warmPrefix) {
+		if name == "" || strings.HasPrefix(name, warmPrefix) || tagged(name) != name { // a tag is no template of its own
 			continue
 		}
 		out = append(out, map[string]any{
@@ -197,9 +198,22 @@ func (s *Server) listTemplates(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusOK, out)
 }
 
-// deleteTemplate deletes a snapshot.
+// deleteTemplate deletes a snapshot, and a template with all its tags.
 func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
-	if err := s.svc.DeleteSnapshot(r.Context(), plain(r.PathValue("id")), api.SnapshotDeletion{Flatten: true}); err != nil {
+	name := r.PathValue("id")
+	states, err := build.States(r.Context(), s.svc, name)
+	if err != nil {
+		return err
+	}
+	for i := range states {
+		if err := s.svc.DeleteSnapshot(r.Context(), states[i].ID, api.SnapshotDeletion{Flatten: true}); err != nil {
+			return err
+		}
+	}
+	if len(states) == 0 { // it is a tag or an id
+		err = s.svc.DeleteSnapshot(r.Context(), plain(name), api.SnapshotDeletion{Flatten: true})
+	}
+	if err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

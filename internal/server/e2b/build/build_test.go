@@ -95,7 +95,7 @@ func TestStates(t *testing.T) {
 		return "", "", nil, api.NotFound("image", "x")
 	})
 	ctx := as(t, "acme")
-	id, err := b.Begin(ctx, "own")
+	id, err := b.Begin(ctx, "own", []string{DefaultTag})
 	if err != nil {
 		t.Fatal(err)
 	}

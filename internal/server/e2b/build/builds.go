@@ -2,7 +2,6 @@ package build
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"regexp"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/service"
@@ -117,7 +118,8 @@ type Status struct {
 
 // build is one that was asked for.
 type build struct {
-	tenant, template string
+	id, tenant, template string
+	tags                 []string
 
 	mu     sync.Mutex
 	status string
@@ -141,12 +143,13 @@ func (b *build) end(step string, err error) {
 	}
 }
 
-// Begin returns the id of a build of a template, which Start starts.
-func (b *Builds) Begin(ctx context.Context, template string) (string, error) {
+// Begin returns the id of a build of a template, which Start starts. Its state is that of the
+// template under the tags.
+func (b *Builds) Begin(ctx context.Context, template string, tags []string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id := rand.Text()
-	b.all[id] = &build{tenant: access.From(ctx).Tenant, template: template, status: waiting}
+	id := uuid.NewString() // which clients expect
+	b.all[id] = &build{id: id, tenant: access.From(ctx).Tenant, template: template, tags: tags, status: waiting}
 	b.order = append(b.order, id)
 	if len(b.order) > maxKept {
 		if old := b.all[b.order[0]]; old.running() {

@@ -20,6 +20,8 @@ import (
 const (
 	MetaUser = "e2b/user"
 	MetaDir  = "e2b/workdir"
+	// MetaBuild is the id of the build.
+	MetaBuild = "e2b/build"
 )
 
 // Names of steps that no instruction is.
@@ -266,7 +268,7 @@ func unzipped(f io.ReadSeeker) (io.Reader, error) {
 func (w *worker) finalize(ctx context.Context, life *api.LifecycleRequest) error {
 	svc := w.builds.svc
 	// The variables of a sandbox are known when it is made.
-	forked, err := svc.Fork(ctx, w.id, api.ForkRequest{Count: 1, Env: w.env, Lifecycle: life, Metadata: map[string]string{MetaUser: w.user, MetaDir: w.dir}})
+	forked, err := svc.Fork(ctx, w.id, api.ForkRequest{Count: 1, Env: w.env, Lifecycle: life, Metadata: map[string]string{MetaUser: w.user, MetaDir: w.dir, MetaBuild: w.build.id}})
 	if err != nil {
 		return err
 	}
@@ -286,14 +288,12 @@ func (w *worker) finalize(ctx context.Context, life *api.LifecycleRequest) error
 		}
 	}
 	w.build.say("info", stepFinalize, "the state is kept")
-	name := w.build.template
-	if old, err := svc.GetSnapshot(ctx, name); err == nil {
-		if err := svc.DeleteSnapshot(ctx, old.ID, api.SnapshotDeletion{Flatten: true}); err != nil {
-			return fmt.Errorf("replace the template: %w", err)
+	for _, tag := range w.build.tags {
+		if err := Keep(ctx, svc, w.id, StateName(w.build.template, tag)); err != nil {
+			return err
 		}
 	}
-	_, err = svc.Snapshot(ctx, w.id, api.SnapshotRequest{Name: name})
-	return err
+	return nil
 }
 
 // Waits for a program that is started.

@@ -286,7 +286,23 @@ def templates():
     e = raises(BuildException, Template.build, begun().run_cmd("exit 9"), "broken")
     assert "exit code 9" in str(e), e
     raises(BuildException, Template.build, Template().from_image("no-such-image"), "broken")
-    raises(Exception, Template.build, begun(), f"{OWN}:tagged")
+    if not hasattr(Template, "assign_tags"):
+        return
+    Template.build(begun().run_cmd("echo one > /tmp/tag"), f"{OWN}:v1", tags=["stable"])
+    made = Template.assign_tags(f"{OWN}:v1", ["prod", "canary"])
+    assert sorted(made.tags) == ["canary", "prod"], made
+    Template.build(begun().run_cmd("echo two > /tmp/tag"), f"{OWN}:v2")
+    tags = {t.tag: t.build_id for t in Template.get_tags(OWN)}
+    assert sorted(tags) == ["canary", "default", "prod", "stable", "v1", "v2"] and tags["prod"] == tags["v1"] != tags["v2"], tags
+    for tag, said in {"v1": "one\n", "prod": "one\n", "v2": "two\n"}.items():
+        s = Sandbox.create(f"{OWN}:{tag}")
+        assert s.files.read("/tmp/tag") == said, tag
+        s.kill()
+    Template.remove_tags(OWN, ["prod", "canary"])
+    assert Template.exists(f"{OWN}:v1") and not Template.exists(f"{OWN}:prod")
+    raises(Exception, Template.remove_tags, OWN, "prod")
+    raises(Exception, Template.assign_tags, f"{OWN}:none", "x")
+    raises(Exception, Template.build, begun(), f"{OWN}:No_Tag")
 
 
 async def many():
