@@ -85,7 +85,7 @@ func at(root reflect.Type, path string) (reflect.Type, error) {
 	return typ, nil
 }
 
-// tree are the fields of a generated B-tree (pkg/segment) that visitSegments
+// tree are the fields of a generated B-tree (pkg/segment) that visit
 // walks, below a path, with keys of that kind.
 func tree(path string, key reflect.Kind) map[string]reflect.Kind {
 	return map[string]reflect.Kind{
@@ -106,25 +106,11 @@ var reached = []struct {
 	used   string
 	fields []map[string]reflect.Kind
 }{
-	{reflect.TypeFor[mm.MemoryManager](), "appendPages finds a process's private pages, copyInSmallPieces its mappings", []map[string]reflect.Kind{
-		tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {
-			"pmas.root.values.[].off": reflect.Uint64, "pmas.root.values.[].private": reflect.Bool,
-			"pmas.root.values.[].needCOW": reflect.Bool,
-			"vmas.root.values.[].private": reflect.Bool, "vmas.root.values.[].realPerms.Write": reflect.Bool,
-			"vmas.root.values.[].isStack": reflect.Bool, "vmas.root.values.[].dontfork": reflect.Bool,
-			"activeMu": reflect.Struct, "pmas.root.values.[].file": reflect.Interface, "pmas.root.values.[].effectivePerms.Write": reflect.Bool,
-		},
+	{reflect.TypeFor[mm.MemoryManager](), "visitPieces finds a process's pages, visitAreas its mappings", []map[string]reflect.Kind{
+		tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {"activeMu": reflect.Struct},
 	}},
 	{reflect.TypeFor[pgalloc.MemoryFile](), "bookCommitted keeps a save from touching frozen pages", []map[string]reflect.Kind{
-		tree("memAcct", reflect.Uint64), {
-			"knownCommittedBytes":                     reflect.Uint64,
-			"memAcct.root.values.[].knownCommitted":   reflect.Bool,
-			"memAcct.root.values.[].wasteOrReleasing": reflect.Bool,
-			"memAcct.root.values.[].commitSeq":        reflect.Uint64,
-			"memAcct.root.values.[].kind":             reflect.Int,
-			"memAcct.root.values.[].memCgID":          reflect.Uint32,
-			"mu":                                      reflect.Struct,
-		},
+		tree("memAcct", reflect.Uint64), {"knownCommittedBytes": reflect.Uint64, "mu": reflect.Struct},
 	}},
 }
 
@@ -189,16 +175,30 @@ func TestCanaryFields(t *testing.T) {
 			}
 		}
 	}
-	kind, err := at(reflect.TypeFor[pgalloc.MemoryFile](), "memAcct.root.values.[].kind")
-	if err != nil || kind != reflect.TypeFor[usage.MemoryKind]() {
-		t.Errorf("memory is booked by %v, not by usage.MemoryKind (%v): see bookCommitted", kind, err)
+	for _, c := range []struct {
+		root reflect.Type
+		set  string
+		ours reflect.Type
+	}{
+		{reflect.TypeFor[mm.MemoryManager](), "pmas", reflect.TypeFor[piece]()},
+		{reflect.TypeFor[mm.MemoryManager](), "vmas", reflect.TypeFor[area]()},
+		{reflect.TypeFor[pgalloc.MemoryFile](), "memAcct", reflect.TypeFor[account]()},
+	} {
+		key, err := at(c.root, c.set+".root.keys.[]")
+		if err != nil || key.Size() != 16 {
+			t.Errorf("a key of %v.%s is a %v (%v): visit takes it for two numbers", c.root, c.set, key, err)
+		}
+		value, err := at(c.root, c.set+".root.values.[]")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameFields(t, c.ours, value)
 	}
 }
 
-// TestCanaryForkFreezes checks what Pin relies on: that MemoryManager.Fork takes
-// a reference on every private page and makes the source copy a page with more
-// than one reference before it writes.
-func TestCanaryForkFreezes(t *testing.T) {
+// TestCanaryPinFreezes checks what Pin relies on: that a process copies a page that copyOnWrite has
+// marked, and that has more than one reference, before it writes.
+func TestCanaryPinFreezes(t *testing.T) {
 	const n = 64
 	mem := newMemory(t)
 	p := newProcess(t, mem)
@@ -206,36 +206,26 @@ func TestCanaryForkFreezes(t *testing.T) {
 	for i := range hostarch.Addr(n) {
 		p.write(addr+i*page, fmt.Sprint("old ", i))
 	}
-	private := normalize(appendPrivate(nil, p.mm))
+	copyInSmallPieces(p.mm)
+	private := normalize(copyOnWrite(nil, p.mm))
 	if private.Bytes() < n*page {
-		t.Fatalf("appendPrivate finds %d bytes of %d that were written", private.Bytes(), n*page)
+		t.Fatalf("copyOnWrite finds %d bytes of %d that were written", private.Bytes(), n*page)
 	}
 	if sr, shared := firstShared(mem, private); shared {
-		t.Fatalf("%v is shared before anything was forked", sr)
+		t.Fatalf("%v is shared before anything was pinned", sr)
 	}
-	mem.freezing = true
-	copyInSmallPieces(p.mm)
-	dup, err := p.mm.Fork(p.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := normalize(appendPrivate(nil, dup)); !slices.Equal(got, private) {
-		t.Errorf("the copy has the private pages %v, not %v: Pin takes them from there", got, private)
+	if again := normalize(copyOnWrite(nil, p.mm)); !slices.Equal(again, private) {
+		t.Errorf("a second freeze finds %v, not %v", again, private)
 	}
 	for _, r := range private {
-		if sr, _ := mem.mf.FirstSharedRange(r); sr != r {
-			t.Errorf("of %v only %v has more than one reference after MemoryManager.Fork", r, sr)
-		}
 		mem.mf.IncRef(r, 0) // the pin
 	}
-	dup.DecUsers(p.ctx)
-	mem.freezing = false
 
 	p.write(addr, "new")
 	if got := p.read(addr, 8) + "/" + p.read(addr+page, 8); got != "new 0/old 1" {
 		t.Errorf("after the fork the source reads %q", got)
 	}
-	fresh := normalize(appendPrivate(nil, p.mm))
+	fresh := normalize(copyOnWrite(nil, p.mm))
 	copied := uint64(0)
 	for _, r := range fresh {
 		private.minus(r, func(part memmap.FileRange) { copied += part.Length() })

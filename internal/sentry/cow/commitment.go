@@ -28,9 +28,7 @@ func (m *Memory) owners() map[uint32]struct{} {
 	mu.lock()
 	defer mu.unlock()
 	ids := map[uint32]struct{}{}
-	visitSegments(file.FieldByName("memAcct").FieldByName("root"), func(_, value reflect.Value) {
-		ids[uint32(value.FieldByName("memCgID").Uint())] = struct{}{}
-	})
+	visit(file.FieldByName("memAcct"), func(_, _ uint64, a *account) { ids[a.memCgID] = struct{}{} })
 	return ids
 }
 
@@ -42,41 +40,31 @@ func (m *Memory) bookCommitted(frozen Ranges) {
 	mu.lock()
 	defer mu.unlock()
 	total := (*uint64)(unsafe.Pointer(file.FieldByName("knownCommittedBytes").UnsafeAddr()))
-	visitSegments(file.FieldByName("memAcct").FieldByName("root"), func(key, value reflect.Value) {
-		known := (*bool)(unsafe.Pointer(value.FieldByName("knownCommitted").UnsafeAddr()))
-		fr := memmap.FileRange{Start: key.FieldByName("Start").Uint(), End: key.FieldByName("End").Uint()}
-		if *known || value.FieldByName("wasteOrReleasing").Bool() || !frozen.covers(fr) {
+	visit(file.FieldByName("memAcct"), func(start, end uint64, a *account) {
+		fr := memmap.FileRange{Start: start, End: end}
+		if a.knownCommitted || a.wasteOrReleasing || !frozen.covers(fr) {
 			return
 		}
 		// As pgalloc does it when it finds pages in use.
-		*known = true
-		*(*uint64)(unsafe.Pointer(value.FieldByName("commitSeq").UnsafeAddr())) = 0
+		a.knownCommitted, a.commitSeq = true, 0
 		*total += fr.Length()
-		kind := usage.MemoryKind(value.FieldByName("kind").Int())
-		usage.MemoryAccounting.Inc(fr.Length(), kind, uint32(value.FieldByName("memCgID").Uint()))
+		usage.MemoryAccounting.Inc(fr.Length(), a.kind, a.memCgID)
 	})
+}
+
+// account has the fields of gVisor's memAcctInfo. TestCanaryFields compares them.
+type account struct {
+	kind             usage.MemoryKind
+	memCgID          uint32
+	knownCommitted   bool
+	wasteOrReleasing bool
+	commitSeq        uint64
 }
 
 // covers reports whether one of the ranges contains all of fr.
 func (rs Ranges) covers(fr memmap.FileRange) bool {
 	i := sort.Search(len(rs), func(i int) bool { return rs[i].End >= fr.End })
 	return i < len(rs) && rs[i].Start <= fr.Start
-}
-
-// visitSegments calls fn for each segment below a node of one of gVisor's
-// generated B-trees (pkg/segment), in order.
-func visitSegments(node reflect.Value, fn func(key, value reflect.Value)) {
-	n := int(node.FieldByName("nrSegments").Int())
-	keys, values := node.FieldByName("keys"), node.FieldByName("values")
-	inner := node.FieldByName("hasChildren").Bool()
-	for i := 0; i <= n; i++ {
-		if inner {
-			visitSegments(node.FieldByName("children").Index(i).Elem(), fn)
-		}
-		if i < n {
-			fn(keys.Index(i), values.Index(i))
-		}
-	}
 }
 
 // locker calls the methods of a mutex whose type gVisor does not export.

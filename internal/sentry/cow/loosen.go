@@ -2,7 +2,6 @@ package cow
 
 import (
 	"reflect"
-	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/hostarch"
@@ -19,6 +18,11 @@ import (
 // a piece at a time. What they touch meanwhile is mapped by the piece as well: else a
 // fault would map all of a mapping again, over what is left of it, and wait for the host to
 // forget that.
+//
+// Then all private memory is made copy-on-write, as the pause will do once more. What a process
+// writes to until then it gets back without a copy, as nothing else has it yet, so the pause only
+// takes that. A browser has a thousand small mappings, and taking one takes ten microseconds or
+// more.
 
 const (
 	// loosenFrom is how much memory a sandbox has at least for which it is worth while,
@@ -40,6 +44,7 @@ func (m *Memory) Loosen(ctx context.Context, k *kernel.Kernel) {
 	defer m.loosening.Store(false)
 	for _, memory := range memories(k) {
 		m.loosen(ctx, memory)
+		whileUsed(ctx, memory, func() { copyOnWrite(nil, memory) })
 	}
 }
 
@@ -70,20 +75,17 @@ func whileUsed(ctx context.Context, memory *mm.MemoryManager, do func()) {
 // tight returns the large ranges of addresses that a freeze takes from a process: of its
 // private memory what may be written to without a copy, and of files all.
 func (m *Memory) tight(memory *mm.MemoryManager) (large Ranges) {
-	v := reflect.ValueOf(memory).Elem()
-	mu := lockerAt(v.FieldByName("activeMu"))
+	mu := lockerAt(reflect.ValueOf(memory).Elem().FieldByName("activeMu"))
 	mu.lock()
 	defer mu.unlock()
 	var all []memmap.FileRange // of addresses
-	visitSegments(v.FieldByName("pmas").FieldByName("root"), func(key, pma reflect.Value) {
-		taken := false
-		if pma.FieldByName("private").Bool() {
-			taken = !pma.FieldByName("needCOW").Bool() && pma.FieldByName("effectivePerms").FieldByName("Write").Bool()
-		} else {
-			taken = pma.FieldByName("file").Elem().UnsafePointer() != unsafe.Pointer(m.mf)
+	visitPieces(memory, func(start, end uint64, p *piece) {
+		taken := p.file != memmap.File(m.mf)
+		if p.private {
+			taken = !p.needCOW && p.effectivePerms.Write
 		}
 		if taken {
-			all = append(all, memmap.FileRange{Start: key.FieldByName("Start").Uint(), End: key.FieldByName("End").Uint()})
+			all = append(all, memmap.FileRange{Start: start, End: end})
 		}
 	})
 	for _, r := range normalize(all) {

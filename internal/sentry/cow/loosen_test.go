@@ -57,13 +57,7 @@ func TestLoosen(t *testing.T) {
 		t.Errorf("the process reads %q", got)
 	}
 
-	mem.freezing = true
-	dup, err := p.mm.Fork(p.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dup.DecUsers(p.ctx)
-	mem.freezing = false
+	copyOnWrite(nil, p.mm)
 	unmapped = nil
 	if mem.loosen(p.ctx, p.mm); len(unmapped) > 0 {
 		t.Errorf("of what is copied before it is written, %v was taken", unmapped)

@@ -76,6 +76,17 @@ func (idlePlatform) NewAddressSpace() (platform.AddressSpace, error) {
 	return unusedAddressSpace{}, nil
 }
 
+// unusedAddressSpace is that of a process that never runs.
+type unusedAddressSpace struct{ platform.NoAddressSpaceIO }
+
+func (unusedAddressSpace) MapFile(hostarch.Addr, memmap.File, memmap.FileRange, hostarch.AccessType, bool) error {
+	return nil
+}
+func (unusedAddressSpace) Unmap(hostarch.Addr, uint64) {}
+func (unusedAddressSpace) Release()                    {}
+func (unusedAddressSpace) PreFork()                    {}
+func (unusedAddressSpace) PostFork()                   {}
+
 // process is the memory of a guest process that never runs.
 type process struct {
 	t   testing.TB

@@ -5,10 +5,8 @@ import (
 	"os"
 	"reflect"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
@@ -44,9 +42,6 @@ type Memory struct {
 	pins map[string]Ranges
 	held counts
 
-	// freezing makes Platform hand out unused address spaces. The kernel is
-	// paused and no process is being created while it is true.
-	freezing bool
 	// loosening makes Platform map no more than a piece around a fault, see Loosen.
 	loosening atomic.Bool
 }
@@ -129,13 +124,9 @@ func (p *Pinned) Save(save func() error) error {
 
 // Pin freezes all private pages of all tasks under the name id. self names this
 // sandbox's own memory file in the result. The kernel must be paused.
-func (m *Memory) Pin(ctx context.Context, k *kernel.Kernel, id, self string) (*Pinned, error) {
+func (m *Memory) Pin(k *kernel.Kernel, id, self string) (*Pinned, error) {
 	if _, ok := m.pins[id]; ok {
 		return nil, fmt.Errorf("pin %q exists", id)
-	}
-	private, err := m.privateRanges(ctx, k)
-	if err != nil {
-		return nil, err
 	}
 	p := &Pinned{mem: m}
 	var own []memmap.FileRange
@@ -146,7 +137,7 @@ func (m *Memory) Pin(ctx context.Context, k *kernel.Kernel, id, self string) (*P
 		}
 		return m.gens[gen].Name
 	}
-	for _, r := range private {
+	for _, r := range m.privateRanges(k) {
 		m.table.overlapping(r, func(part memmap.FileRange, gen int) {
 			i, ok := index[gen]
 			if !ok {
@@ -195,25 +186,43 @@ func (m *Memory) Settle(held []snapfile.Held) {
 
 // privateRanges returns the file ranges of all private mappings, and makes them
 // copy-on-write in their address spaces as a side effect.
-func (m *Memory) privateRanges(ctx context.Context, k *kernel.Kernel) (Ranges, error) {
-	m.freezing = true
-	defer func() { m.freezing = false }()
+func (m *Memory) privateRanges(k *kernel.Kernel) Ranges {
 	var ranges []memmap.FileRange
-	for _, src := range memories(k) {
-		unforked := copyInSmallPieces(src)
-		dup, err := src.Fork(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("mark memory copy-on-write: %w", err)
+	for _, memory := range memories(k) {
+		copyInSmallPieces(memory)
+		ranges = copyOnWrite(ranges, memory)
+	}
+	return normalize(ranges)
+}
+
+// copyOnWrite makes the private pages of a process copy-on-write and appends their file ranges. It
+// does what MemoryManager.Fork does to the process that is forked, without making another, and also
+// for mappings that a fork leaves out (MADV_DONTFORK). The caller pins the pages: one that has a
+// single reference is not copied before it is written.
+func copyOnWrite(ranges []memmap.FileRange, memory *mm.MemoryManager) []memmap.FileRange {
+	mu := lockerAt(reflect.ValueOf(memory).Elem().FieldByName("activeMu"))
+	mu.lock()
+	defer mu.unlock()
+	var writable []memmap.FileRange // of addresses
+	visitPieces(memory, func(start, end uint64, p *piece) {
+		if !p.private {
+			return
 		}
-		ranges = appendPrivate(ranges, dup)
-		dup.DecUsers(ctx)
-		if unforked {
-			// What an earlier freeze pinned is not saved again, so it must be
-			// in the table even if MADV_DONTFORK came since and it is not in dup.
-			ranges = appendCopyOnWrite(ranges, src)
+		ranges = append(ranges, memmap.FileRange{Start: p.off, End: p.off + end - start})
+		if p.needCOW {
+			return
+		}
+		if p.effectivePerms.Write {
+			writable = append(writable, memmap.FileRange{Start: start, End: end})
+		}
+		p.needCOW, p.effectivePerms.Write, p.maxPerms.Write = true, false, false
+	})
+	if as := memory.AddressSpace(); as != nil { // else it has ended
+		for _, r := range normalize(writable) {
+			as.Unmap(hostarch.Addr(r.Start), r.Length())
 		}
 	}
-	return normalize(ranges), nil
+	return ranges
 }
 
 // memories returns the memory of each process once, however many threads it has. The
@@ -235,15 +244,15 @@ func memories(k *kernel.Kernel) (all []*mm.MemoryManager) {
 // mapped and never touched is not among them, and reading that would take memory. The
 // process must not run.
 func InUse(memory *mm.MemoryManager) (ranges []hostarch.AddrRange) {
-	for _, s := range segmentsOf[piece](piecesOf(memory)) {
+	visitPieces(memory, func(start, end uint64, p *piece) {
 		switch last := len(ranges) - 1; {
-		case !s.Value.private:
-		case last >= 0 && ranges[last].End == s.Start:
-			ranges[last].End = s.End
+		case !p.private:
+		case last >= 0 && ranges[last].End == hostarch.Addr(start):
+			ranges[last].End = hostarch.Addr(end)
 		default:
-			ranges = append(ranges, hostarch.AddrRange{Start: s.Start, End: s.End})
+			ranges = append(ranges, hostarch.AddrRange{Start: hostarch.Addr(start), End: hostarch.Addr(end)})
 		}
-	}
+	})
 	return ranges
 }
 
@@ -255,41 +264,13 @@ const maxSmallPieces = 32 << 20
 // forked from it, break copy-on-write a few pages at a time. gVisor's unit is
 // 2 MiB but for stacks: a Python child that runs one line would copy ten times
 // the memory it changes. Being a stack has no other effect on a mapping
-// (getPMAsInternalLocked in gVisor's pkg/sentry/mm). It reports whether there
-// are mappings that a fork leaves out.
-func copyInSmallPieces(m *mm.MemoryManager) (unforked bool) {
-	visitSegments(reflect.ValueOf(m).Elem().FieldByName("vmas").FieldByName("root"), func(key, vma reflect.Value) {
-		length := key.FieldByName("End").Uint() - key.FieldByName("Start").Uint()
-		if length <= maxSmallPieces && vma.FieldByName("private").Bool() && vma.FieldByName("realPerms").FieldByName("Write").Bool() {
-			*(*bool)(unsafe.Pointer(vma.FieldByName("isStack").UnsafeAddr())) = true
-		}
-		unforked = unforked || vma.FieldByName("dontfork").Bool()
-	})
-	return unforked
-}
-
-// appendPrivate appends the file ranges of all private pages of m. gVisor has
-// no accessor for them.
-func appendPrivate(ranges []memmap.FileRange, m *mm.MemoryManager) []memmap.FileRange {
-	return appendPages(ranges, m, func(pma reflect.Value) bool { return pma.FieldByName("private").Bool() })
-}
-
-// appendCopyOnWrite appends those that are copied before they are written.
-func appendCopyOnWrite(ranges []memmap.FileRange, m *mm.MemoryManager) []memmap.FileRange {
-	return appendPages(ranges, m, func(pma reflect.Value) bool {
-		return pma.FieldByName("private").Bool() && pma.FieldByName("needCOW").Bool()
-	})
-}
-
-func appendPages(ranges []memmap.FileRange, m *mm.MemoryManager, wanted func(pma reflect.Value) bool) []memmap.FileRange {
-	visitSegments(reflect.ValueOf(m).Elem().FieldByName("pmas").FieldByName("root"), func(key, pma reflect.Value) {
-		if wanted(pma) {
-			off := pma.FieldByName("off").Uint()
-			length := key.FieldByName("End").Uint() - key.FieldByName("Start").Uint()
-			ranges = append(ranges, memmap.FileRange{Start: off, End: off + length})
+// (getPMAsInternalLocked in gVisor's pkg/sentry/mm).
+func copyInSmallPieces(m *mm.MemoryManager) {
+	visitAreas(m, func(start, end uint64, a *area) {
+		if end-start <= maxSmallPieces && a.private && a.realPerms.Write {
+			a.isStack = true
 		}
 	})
-	return ranges
 }
 
 // pin notes that the freeze id has ranges, none of which is in the table.

@@ -43,10 +43,6 @@ func (p *Platform) Spare(n int) error {
 
 // NewAddressSpace implements platform.Platform.
 func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
-	if p.mem.freezing {
-		// MemoryManager.Fork asks for one in Freeze. Nothing ever runs in it.
-		return unusedAddressSpace{}, nil
-	}
 	inner, err := p.Platform.NewAddressSpace()
 	if err != nil {
 		// The host refused another process or more memory. Only an errno may
@@ -150,14 +146,3 @@ type generationFile struct {
 
 // DataFD implements memmap.File.
 func (g generationFile) DataFD(memmap.FileRange) (int, error) { return g.fd, nil }
-
-// unusedAddressSpace is for memory managers that only count references.
-type unusedAddressSpace struct{ platform.NoAddressSpaceIO }
-
-func (unusedAddressSpace) MapFile(hostarch.Addr, memmap.File, memmap.FileRange, hostarch.AccessType, bool) error {
-	return nil
-}
-func (unusedAddressSpace) Unmap(hostarch.Addr, uint64) {}
-func (unusedAddressSpace) Release()                    {}
-func (unusedAddressSpace) PreFork()                    {}
-func (unusedAddressSpace) PostFork()                   {}

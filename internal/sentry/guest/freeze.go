@@ -14,7 +14,6 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/gate"
-	"ramet.dev/ramet/internal/sentry/rootfs/inode"
 	"ramet.dev/ramet/internal/sentry/stages"
 )
 
@@ -124,7 +123,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	g.k.ReceiveTaskStates()
 	f.stages.Mark("pause")
 	ctx := g.k.SupervisorContext()
-	pinned, err := g.mem.Pin(inode.Passing(ctx), g.k.Kernel, req.ID, req.Self)
+	pinned, err := g.mem.Pin(g.k.Kernel, req.ID, req.Self)
 	if err != nil {
 		return err
 	}

@@ -24,21 +24,8 @@ import (
 // were last read. Before a store all pages are mapped read-only, so it faults; reading the
 // times unmaps the pages that were mapped after a store.
 
-// passing is the key of a context of address spaces that nothing is ever mapped in.
-type passing struct{}
-
-// Passing returns a context for making and ending an address space that is not used in
-// between: files do not record its mappings. Recording one takes the longer the more
-// address spaces map the same file, and all processes map the C library.
-func Passing(ctx context.Context) context.Context {
-	return context.WithValue(ctx, passing{}, true)
-}
-
 // AddMapping implements memmap.Mappable.AddMapping.
-func (c *contents) AddMapping(ctx context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) error {
-	if ctx.Value(passing{}) != nil {
-		return nil
-	}
+func (c *contents) AddMapping(_ context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) error {
 	c.mapsMu.Lock()
 	defer c.mapsMu.Unlock()
 	c.mapped.Store(true)
@@ -52,10 +39,7 @@ func (c *contents) AddMapping(ctx context.Context, ms memmap.MappingSpace, ar ho
 }
 
 // RemoveMapping implements memmap.Mappable.RemoveMapping.
-func (c *contents) RemoveMapping(ctx context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) {
-	if ctx.Value(passing{}) != nil {
-		return
-	}
+func (c *contents) RemoveMapping(_ context.Context, ms memmap.MappingSpace, ar hostarch.AddrRange, offset uint64, writable bool) {
 	c.mapsMu.Lock()
 	defer c.mapsMu.Unlock()
 	c.mappings.RemoveMapping(ms, ar, offset, writable)
