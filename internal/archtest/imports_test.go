@@ -240,7 +240,7 @@ var arrows = []struct {
 
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/volumes", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{
-		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
+		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/aside", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
 		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/rootfs/inode", "internal/sentry/selfctl", "internal/sentry/spawn", "internal/sentry/stages",
 		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning", "internal/sentry/uplink", "internal/sentry/volumes", "internal/storage/pages",
 	}, "the confined side; how calls reach it is not its business"},
@@ -262,6 +262,7 @@ var arrows = []struct {
 	{"internal/sentry/selffork", nil, "a process and its threads: it does not know what they do, nor gVisor"},
 	{"internal/sentry/systraptuning", nil, "when the platform pays ahead: it does not know what a sandbox is"},
 	{"internal/sentry/cow", []string{"internal/engine/snapfile", "internal/sentry/saved"}, "memory only: it does not know what a sandbox is"},
+	{"internal/sentry/aside", []string{"api", "internal/sentry/cow", "internal/sentry/kern", "internal/sentry/uplink"}, "what is kept while a kernel is saved; what a save is for is not its business"},
 	{"internal/sentry/fpstate", nil, "registers only: it does not know what a sandbox is"},
 	{"internal/sentry/limitfs", []string{"internal/sentry/saved"}, "numbers to show: it does not know what a sandbox is"},
 	{"internal/sentry/reseed", nil, "random generators of programs: it does not know what a sandbox is"},

@@ -9,13 +9,9 @@ import (
 	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
-	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
-	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
-	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/savedtest"
 )
 
@@ -46,86 +42,6 @@ func TestCanaryPacketIDs(t *testing.T) {
 	}
 }
 
-// TestCountersComeBack takes the counters out of a network stack, and gives what they
-// say to another one.
-func TestCountersComeBack(t *testing.T) {
-	stacks := make([]*stack.Stack, 2)
-	for i := range stacks {
-		is, err := newNetStack(faketime.NewManualClock(), &idSource{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stacks[i] = is.(*netstack.Stack).Stack
-		defer stacks[i].Close()
-		// Else all stacks count in the same.
-		if err := setCounters(countersOf(stacks[i]), strings.Repeat("\x00", len(countersOf(stacks[i])))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	from, to := stacks[0], stacks[1]
-	if n := len(countersOf(from)); n < 100 {
-		t.Fatalf("a network stack has %d counters: see where gVisor keeps them", n)
-	}
-	for i, c := range countersOf(from) {
-		(*c).IncrementBy(uint64(i) * 1000)
-	}
-	stats := from.Stats()
-	values, restore := takeCounters(from)
-	from.Stats().TCP.Retransmits.Increment() // by somebody who does not stand still
-	if objects := map[*tcpip.StatCounter]bool{}; true {
-		for _, c := range countersOf(from) {
-			objects[*c] = true
-		}
-		if len(objects) != 1 {
-			t.Errorf("%d counters are left", len(objects))
-		}
-	}
-	restore()
-	if from.Stats() != stats {
-		t.Error("others are put back than were taken")
-	}
-	if err := setCounters(countersOf(to), values); err != nil {
-		t.Fatal(err)
-	}
-	for i, c := range countersOf(to) {
-		if (*c).Value() != uint64(i)*1000 || *c == *countersOf(from)[i] {
-			t.Errorf("counter %d comes back as %d", i, (*c).Value())
-		}
-	}
-	for _, damaged := range []string{"", values[:len(values)-1], values + "\x00"} {
-		if err := setCounters(countersOf(to), damaged); api.CodeOf(err) != api.CodeCorrupt {
-			t.Errorf("%d bytes of %d: %v", len(damaged), len(values), err)
-		}
-	}
-}
-
-func TestCanaryEndpoints(t *testing.T) {
-	is, err := newNetStack(faketime.NewManualClock(), &idSource{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := is.(*netstack.Stack).Stack
-	defer s.Close()
-	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
-		endpoints, mu := endpointsOf(s.NetworkProtocolInstance(n))
-		if mu == nil {
-			t.Errorf("protocol %#x has no mutex any more that can be locked: takeInterfaces does", n)
-		}
-		if endpoints.Kind() != reflect.Map || endpoints.Type().Key() != reflect.TypeFor[tcpip.NICID]() || endpoints.Len() != 1 {
-			t.Errorf("protocol %#x has a %v with %d entries, not a map with the endpoint of lo: takeInterfaces empties it", n, endpoints.Type(), endpoints.Len())
-		}
-		was := endpoints.MapIndex(reflect.ValueOf(loopbackNIC)).Pointer()
-		restore := takeInterfaces(s.NetworkProtocolInstance(n))
-		if endpoints.IsNil() || endpoints.Len() != 0 {
-			t.Errorf("protocol %#x still has %d endpoints, or no map", n, endpoints.Len())
-		}
-		restore()
-		if endpoints.Len() != 1 || endpoints.MapIndex(reflect.ValueOf(loopbackNIC)).Pointer() != was {
-			t.Errorf("protocol %#x gets back %d endpoints, or another one", n, endpoints.Len())
-		}
-	}
-}
-
 // TestCanaryForgetRandom checks that no random bytes are left that were read ahead.
 func TestCanaryForgetRandom(t *testing.T) {
 	for ahead := range 3 {
@@ -147,7 +63,7 @@ func TestCanaryForgetRandom(t *testing.T) {
 }
 
 func TestCanarySavedTypes(t *testing.T) {
-	savedtest.Check(t, []savedtest.Savable{&sideState{}, &randomness{}})
+	savedtest.Check(t, []savedtest.Savable{&randomness{}})
 }
 
 func TestLimitedBuffer(t *testing.T) {

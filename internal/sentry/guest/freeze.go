@@ -12,6 +12,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/aside"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/stages"
@@ -149,13 +150,13 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 func (f *freezing) saveKernel(ctx context.Context, file *os.File, detached []string) error {
 	g, pinned := f.g, f.pinned
 	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
-	side, restore, err := takeSideState(ctx, g.k, g.mem)
+	side, restore, err := aside.Take(ctx, g.k, g.mem)
 	if err != nil {
 		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
-	side.detached, side.connected = detached, g.Network.uplink.Connected()
-	g.k.AddStateToCheckpoint(sideStateKey, side)
-	defer g.k.PopCheckpointState(sideStateKey)
+	side.Detached, side.Connected = detached, g.Network.uplink.Connected()
+	g.k.AddStateToCheckpoint(aside.Key, side)
+	defer g.k.PopCheckpointState(aside.Key)
 	err = pinned.Save(func() error {
 		defer restore()
 		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)

@@ -78,7 +78,7 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	if g.Control != nil {
 		g.Control.Thaw(g.k, g.Gate, req.Answer)
 	}
-	if err := g.attachStateless(g.k.SupervisorContext(), inherited.side.detached); err != nil {
+	if err := g.attachStateless(g.k.SupervisorContext(), inherited.side.Detached); err != nil {
 		return nil, nil, err
 	}
 	if err := volumes.Mount(g.k.SupervisorContext(), g.k, b.Volumes, req.Volumes); err != nil {
@@ -206,7 +206,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	if network.side == nil {
 		return nil, nil, api.Errorf(api.CodeCorrupt, "saved state has no network")
 	}
-	if err := network.side.restore(b.mem); err != nil {
+	if err := network.side.Restore(b.mem); err != nil {
 		return nil, nil, err
 	}
 	if err := disk.find(k); err != nil {

@@ -54,7 +54,7 @@ func (n *Network) inherit(inherited *inheritedNetwork, channel *os.File) (unwrit
 	case inherited.link != nil:
 		err = uplink.Unplug(n.k.NetStack())
 	}
-	if err != nil || inherited.side.connected == (channel != nil) {
+	if err != nil || inherited.side.Connected == (channel != nil) {
 		return nil, err
 	}
 	return n.writeResolver(n.k.SupervisorContext(), channel != nil), nil

@@ -1,8 +1,6 @@
 package stages
 
 import (
-	"fmt"
-	"os"
 	"time"
 
 	"ramet.dev/ramet/internal/engine/wire"
@@ -25,10 +23,7 @@ func (s *Stages) Mark(name string) {
 }
 
 // Timed returns what a reply says of them.
-func (s *Stages) Timed() wire.Timed {
-	os.Stderr.WriteString(fmt.Sprintf("STAGES %v\n", s.list))
-	return wire.Timed{Stages: s.list}
-}
+func (s *Stages) Timed() wire.Timed { return wire.Timed{Stages: s.list} }
 
 // Millis returns a duration in milliseconds, as replies have it.
 func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,4 +1,4 @@
-package guest
+package aside
 
 import (
 	gocontext "context"
@@ -22,37 +22,37 @@ import (
 	"ramet.dev/ramet/internal/sentry/uplink"
 )
 
-// sideStateKey names the side state in the kernel's saved state.
-const sideStateKey = "ramet.sidestate"
+// Key names the State in the kernel's saved state.
+const Key = "ramet.sidestate"
 
-// sideState keeps, while the kernel is saved, the bytes that gVisor would save one by one: each
+// State keeps, while the kernel is saved, the bytes that gVisor would save one by one: each
 // byte of a slice is an object of its own, which takes as long to write and to read as
 // any other. The registers of a thread are 4096 objects, the buffer of a pipe is up to a
 // million even when it is empty: two thirds of a usual state. A string is a single object.
-type sideState struct {
+type State struct {
 	tasks     []*kernel.Task
 	registers []string // of each of tasks: its fpu.State
 	pipes     []*pipe.Pipe
 	contents  []string // of each of pipes
 	mapped    *cow.Mapped
 	counters  string // of the network, see takeCounters
-	// detached are the mount points to mount again, see statelessMounts.
-	detached []string
-	// connected says that there was an interface to the outside.
-	connected bool
+	// Detached are the mount points to mount again.
+	Detached []string
+	// Connected says that there was an interface to the outside.
+	Connected bool
 }
 
-// takeSideState takes the side state out of the kernel, the interfaces, which a child makes
+// Take takes the side state out of the kernel, the interfaces, which a child makes
 // anew, and the connections to the outside, which it does not have. The kernel must be paused
 // until restore has been called.
-func takeSideState(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *sideState, restore func(), err error) {
+func Take(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *State, restore func(), err error) {
 	mapped, restoreMapped, err := mem.TakeMapped(ctx, k.Kernel)
 	if err != nil {
 		return nil, nil, err
 	}
 	network := k.NetStack()
 	counters, restoreCounters := takeCounters(network)
-	a = &sideState{mapped: mapped, counters: counters}
+	a = &State{mapped: mapped, counters: counters}
 	back := []func(){restoreMapped, uplink.TakeConnections(ctx, network, k.ListSockets), restoreCounters}
 	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
 		back = append(back, takeInterfaces(network.NetworkProtocolInstance(n)))
@@ -83,14 +83,14 @@ func takeSideState(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *sid
 	}, nil
 }
 
-func (a *sideState) takeRegisters(t *kernel.Task, registers *fpu.State) (restore func()) {
+func (a *State) takeRegisters(t *kernel.Task, registers *fpu.State) (restore func()) {
 	was := *registers
 	a.tasks, a.registers = append(a.tasks, t), append(a.registers, string(was))
 	*registers = noRegisters
 	return func() { *registers = was }
 }
 
-func (a *sideState) takeContents(p *pipe.Pipe) (restore func()) {
+func (a *State) takeContents(p *pipe.Pipe) (restore func()) {
 	b := bufferOf(p)
 	buf, off := *b.buf, *b.off
 	a.pipes, a.contents = append(a.pipes, p), append(a.contents, b.contents())
@@ -101,8 +101,8 @@ func (a *sideState) takeContents(p *pipe.Pipe) (restore func()) {
 // noRegisters is what fpu.State.AfterLoad takes for registers that were never used.
 var noRegisters = make(fpu.State, fpu.FP_XSTATE_MAGIC2_SIZE)
 
-// restore puts the bytes into the kernel that was loaded with a.
-func (a *sideState) restore(mem *cow.Memory) error {
+// Restore puts the bytes into the kernel that was loaded with a.
+func (a *State) Restore(mem *cow.Memory) error {
 	if len(a.registers) != len(a.tasks) || len(a.contents) != len(a.pipes) {
 		return api.Errorf(api.CodeCorrupt, "saved state has the registers of %d of %d threads and the contents of %d of %d pipes", len(a.registers), len(a.tasks), len(a.contents), len(a.pipes))
 	}
@@ -183,29 +183,29 @@ func (b pipeBuffer) fill(contents string) bool {
 	return true
 }
 
-func (*sideState) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/guest.sideState" }
-func (*sideState) StateFields() []string {
-	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters", "detached", "connected"}
+func (*State) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/aside.State" }
+func (*State) StateFields() []string {
+	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters", "Detached", "Connected"}
 }
-func (a *sideState) StateSave(sink state.Sink) {
+func (a *State) StateSave(sink state.Sink) {
 	sink.Save(0, &a.tasks)
 	sink.Save(1, &a.registers)
 	sink.Save(2, &a.pipes)
 	sink.Save(3, &a.contents)
 	sink.Save(4, &a.mapped)
 	sink.Save(5, &a.counters)
-	sink.Save(6, &a.detached)
-	sink.Save(7, &a.connected)
+	sink.Save(6, &a.Detached)
+	sink.Save(7, &a.Connected)
 }
-func (a *sideState) StateLoad(_ gocontext.Context, src state.Source) {
+func (a *State) StateLoad(_ gocontext.Context, src state.Source) {
 	src.Load(0, &a.tasks)
 	src.Load(1, &a.registers)
 	src.Load(2, &a.pipes)
 	src.Load(3, &a.contents)
 	src.Load(4, &a.mapped)
 	src.Load(5, &a.counters)
-	src.Load(6, &a.detached)
-	src.Load(7, &a.connected)
+	src.Load(6, &a.Detached)
+	src.Load(7, &a.Connected)
 }
 
-func init() { state.Register((*sideState)(nil)) }
+func init() { state.Register((*State)(nil)) }

@@ -1,4 +1,4 @@
-package guest
+package aside
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func TestPipeComesBack(t *testing.T) {
 		p := pipe.NewPipe(false, pipe.MinimumPipeSize)
 		b := bufferOf(p)
 		*b.buf, *b.off, *b.size = []byte(c.ring), c.off, c.size
-		var a sideState
+		var a State
 		restore := a.takeContents(p)
 		contents := a.contents[0]
 		if contents != c.want || a.pipes[0] != p {
@@ -91,7 +91,7 @@ func TestRegistersComeBack(t *testing.T) {
 	const inXMM = 200 // an offset in what XMM registers are saved in
 	was := fpu.NewState()
 	copy(was[inXMM:], "sixteen bytes of")
-	var a sideState
+	var a State
 	registers := was
 	restore := a.takeRegisters(nil, &registers)
 	registers = slices.Clone(registers)
@@ -118,41 +118,24 @@ func TestRegistersComeBack(t *testing.T) {
 }
 
 func TestDetachedComesBack(t *testing.T) {
-	a := sideState{detached: []string{"/proc", "/sys"}}
+	a := State{Detached: []string{"/proc", "/sys"}}
 	var saved bytes.Buffer
 	if _, err := state.Save(context.Background(), &saved, &a); err != nil {
 		t.Fatal(err)
 	}
-	var back sideState
+	var back State
 	if _, err := state.Load(context.Background(), &saved, &back); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(back.detached, a.detached) {
-		t.Errorf("%v came back", back.detached)
+	if !slices.Equal(back.Detached, a.Detached) {
+		t.Errorf("%v came back", back.Detached)
 	}
 }
 
 func TestSideStateIsChecked(t *testing.T) {
-	for _, a := range []*sideState{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}, {}} {
-		if err := a.restore(nil); api.CodeOf(err) != api.CodeCorrupt {
+	for _, a := range []*State{{registers: []string{"x"}}, {contents: []string{"x"}}, {pipes: []*pipe.Pipe{nil}, contents: []string{""}}, {}} {
+		if err := a.Restore(nil); api.CodeOf(err) != api.CodeCorrupt {
 			t.Errorf("%+v is restored: %v", a, err)
 		}
-	}
-}
-
-// TestHostFeatures compares what is kept of the processor with all that gVisor has.
-func TestHostFeatures(t *testing.T) {
-	cpuid.Initialize()
-	all, kept := cpuid.HostFeatureSet().Fixed(), hostFeatures()
-	for in, out := range all.Function.(cpuid.Static) {
-		if got := kept.Query(in); got != out {
-			t.Errorf("leaf %+v is %+v, not %+v", in, got, out)
-		}
-	}
-	if len(kept.Subtract(all)) > 0 || len(all.Subtract(kept)) > 0 || kept.FlagString() != all.FlagString() {
-		t.Errorf("it has the features %s, not %s", kept.FlagString(), all.FlagString())
-	}
-	if n, of := len(kept.Function.(cpuid.Static)), len(all.Function.(cpuid.Static)); n > of/2 {
-		t.Errorf("%d of %d leaves are kept", n, of)
 	}
 }
