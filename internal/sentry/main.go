@@ -65,6 +65,7 @@ func run(arg string) error {
 	if err != nil {
 		return err
 	}
+	blank.Forker = z.forker
 	lifeline, listener, err := born.sockets()
 	if err != nil {
 		return err

@@ -110,8 +110,16 @@ var reached = []struct {
 		tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {"activeMu": reflect.Struct},
 	}},
 	{reflect.TypeFor[pgalloc.MemoryFile](), "bookCommitted keeps a save from touching frozen pages", []map[string]reflect.Kind{
-		tree("memAcct", reflect.Uint64), {"knownCommittedBytes": reflect.Uint64, "mu": reflect.Struct},
+		tree("memAcct", reflect.Uint64), {"knownCommittedBytes": reflect.Uint64, "haveWaste": reflect.Bool, "mu": reflect.Struct, "chunks": reflect.Struct},
 	}},
+	{chunks(), "Secede finds where the memory file is mapped", []map[string]reflect.Kind{{"[].mapping": reflect.Uintptr}}},
+}
+
+// chunks is the type of the list of a memory file's mappings, each of chunkSize.
+func chunks() reflect.Type {
+	f, _ := reflect.TypeFor[pgalloc.MemoryFile]().FieldByName("chunks")
+	load, _ := reflect.PointerTo(f.Type).MethodByName("Load")
+	return load.Type.Out(0).Elem()
 }
 
 // TestCanaryFieldsAreAllNamed compares reached with the sources.
@@ -394,7 +402,7 @@ func TestCanarySaveAndLoad(t *testing.T) {
 	before := blocksOf(t, parent)
 	parent.bookCommitted(drop)
 	file := newFile(t, nil)
-	w := NewWriter(&Pinned{drop: drop}, file, 0)
+	w := NewWriter(&Pinned{drop: drop}, file, 0, func() {})
 	meta := save(t, parent, w)
 	if after := blocksOf(t, parent); after > before {
 		t.Errorf("the save made the memory grow from %d to %d bytes: it touched frozen pages, see bookCommitted", before, after)
@@ -458,12 +466,12 @@ func TestCanaryAccounting(t *testing.T) {
 	if _, booked := usage.MemoryAccounting.Copy(); booked-before != 14*page {
 		t.Errorf("%d bytes are booked, not %d", booked-before, 14*page)
 	}
-	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0)) // restructures the account
+	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0, func() {})) // restructures the account
 	for _, r := range all {
 		mem.mf.DecRef(r)
 	}
 	// A save waits until freed pages are back.
-	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0))
+	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0, func() {}))
 	if _, after := usage.MemoryAccounting.Copy(); after != before {
 		t.Errorf("%d bytes are booked for nothing", after-before)
 	}

@@ -2,6 +2,7 @@ package cow
 
 import (
 	"reflect"
+	"runtime"
 	"sort"
 	"unsafe"
 
@@ -30,6 +31,18 @@ func (m *Memory) owners() map[uint32]struct{} {
 	ids := map[uint32]struct{}{}
 	visit(file.FieldByName("memAcct"), func(_, _ uint64, a *account) { ids[a.memCgID] = struct{}{} })
 	return ids
+}
+
+// AwaitReleased waits until no pages are on their way back to the host.
+func (m *Memory) AwaitReleased() {
+	file := reflect.ValueOf(m.mf).Elem()
+	mu := lockerAt(file.FieldByName("mu"))
+	waste := (*bool)(unsafe.Pointer(file.FieldByName("haveWaste").UnsafeAddr()))
+	for there := true; there; runtime.Gosched() {
+		mu.lock()
+		there = *waste
+		mu.unlock()
+	}
 }
 
 // bookCommitted books all segments of the account that lie within frozen ranges

@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/hostarch"
@@ -115,12 +116,9 @@ type Pinned struct {
 	mem  *Memory
 }
 
-// Save runs save, which must save the kernel with a Writer of p, so that frozen
-// memory costs nothing. The kernel must be paused.
-func (p *Pinned) Save(save func() error) error {
-	p.mem.bookCommitted(p.drop)
-	return save()
-}
+// BookCommitted prepares for a save with a Writer of p, so that frozen memory costs nothing. The kernel
+// must be paused.
+func (p *Pinned) BookCommitted() { p.mem.bookCommitted(p.drop) }
 
 // Pin freezes all private pages of all tasks under the name id. self names this
 // sandbox's own memory file in the result. The kernel must be paused.
@@ -310,6 +308,29 @@ func (m *Memory) PinNames() []string {
 
 // PinnedBytes returns how many bytes of the own memory file are pinned by id.
 func (m *Memory) PinnedBytes(id string) int64 { return int64(m.pins[id].Bytes()) }
+
+// Secede makes the memory a copy of its own of what it is now, in a process that is a copy of the one
+// that it belongs to: what it writes the original does not see. Pages of generations are lost. What
+// the original writes is seen, until it is read or written.
+func (m *Memory) Secede() error {
+	chunks := reflect.ValueOf(m.mf).Elem().FieldByName("chunks")
+	list := reflect.NewAt(chunks.Type(), unsafe.Pointer(chunks.UnsafeAddr())).MethodByName("Load").Call(nil)[0]
+	if list.IsNil() {
+		return nil
+	}
+	for i := range list.Elem().Len() {
+		at := uintptr(list.Elem().Index(i).FieldByName("mapping").Uint())
+		_, _, errno := unix.Syscall6(unix.SYS_MMAP, at, chunkSize, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE, m.file.Fd(), uintptr(i)*chunkSize)
+		if errno != 0 {
+			return fmt.Errorf("map a copy of memory: %w", errno)
+		}
+	}
+	return nil
+}
+
+// chunkSize is how much of the file gVisor maps at once.
+const chunkSize = 1 << 30
 
 // Trim gives back all memory but what is pinned. The sandbox must never run
 // again.

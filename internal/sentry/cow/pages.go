@@ -45,9 +45,6 @@ func (*completions) MaxRanges() int { return 1 }
 // MaxParallel implements both interfaces.
 func (*completions) MaxParallel() int { return parallel }
 
-// Close implements both interfaces.
-func (*completions) Close() error { return nil }
-
 // Writer takes the pages of a save: those of frozen ranges are dropped, the
 // others are appended to a file.
 type Writer struct {
@@ -56,11 +53,19 @@ type Writer struct {
 	off    int64
 	drop   Ranges
 	copied []snapfile.Range
+	closed func()
 }
 
-// NewWriter returns a Writer that appends pages to file from offset off on.
-func NewWriter(p *Pinned, file *os.File, off int64) *Writer {
-	return &Writer{file: file, off: off, drop: p.drop}
+// NewWriter returns a Writer that appends pages to file from offset off on, and calls closed when all
+// have been written, or will not be.
+func NewWriter(p *Pinned, file *os.File, off int64, closed func()) *Writer {
+	return &Writer{file: file, off: off, drop: p.drop, closed: closed}
+}
+
+// Close implements stateio.AsyncWriter.
+func (w *Writer) Close() error {
+	w.closed()
+	return nil
 }
 
 // MaxWriteBytes implements stateio.AsyncWriter.
@@ -135,6 +140,9 @@ func NewReader(mem *Memory, index []snapfile.Range, pages []byte) *Reader {
 	}
 	return r
 }
+
+// Close implements stateio.AsyncReader.
+func (*Reader) Close() error { return nil }
 
 // MaxReadBytes implements stateio.AsyncReader.
 func (*Reader) MaxReadBytes() uint64 { return maxIO }

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"sync"
 	gotime "time"
 
 	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/log"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
@@ -15,6 +18,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/aside"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/gate"
+	"ramet.dev/ramet/internal/sentry/selffork"
 	"ramet.dev/ramet/internal/sentry/stages"
 )
 
@@ -26,16 +30,31 @@ import (
 // Should gone report that the caller went away, which may have been long before it is
 // this call's turn, nothing is done.
 func (g *Guest) Freeze(req *wire.Freeze, file *os.File, gone func() bool) (*wire.Frozen, error) {
+	apart := g.forker != nil && !req.Rest && objects(g.k.Kernel) >= manyObjects
+	frozen, err := g.freeze(req, file, gone, apart)
+	if !errors.Is(err, errApart) {
+		return frozen, err
+	}
+	log.Warningf("Freeze once more, in this process: %v", err)
+	if err := file.Truncate(0); err != nil {
+		return nil, fmt.Errorf("empty snapshot file: %w", err)
+	}
+	return g.freeze(req, file, gone, false)
+}
+
+func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, apart bool) (*wire.Frozen, error) {
 	g.Gate.Lock()
-	defer g.Gate.Unlock()
+	unlock := sync.OnceFunc(g.Gate.Unlock)
+	defer unlock()
 	if gone() {
 		return nil, gate.ErrGone
 	}
 	if g.Gate.Paused() && !req.Rest {
 		return nil, gate.ErrPaused
 	}
-	f := &freezing{g: g, stages: stages.Begin()}
-	defer g.collector.stop()()
+	f := &freezing{g: g, apart: apart, stages: stages.Begin(), unpin: g.release}
+	collect := sync.OnceFunc(g.collector.stop())
+	defer collect()
 	f.stages.Mark("wait")
 	if !g.Gate.Paused() {
 		g.mem.Loosen(g.k.SupervisorContext(), g.k.Kernel)
@@ -48,9 +67,9 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File, gone func() bool) (*wire
 	}
 	f.stages.Mark("find")
 	f.state.Grow(stateRoom)
-	frozen, err := f.run(req, file)
+	frozen, err := f.run(req, file, func() { collect(); unlock() })
 	if err != nil && f.pinned != nil { // else the pins of that name are another freeze's
-		g.release(req.ID)
+		f.unpin(req.ID)
 	}
 	return frozen, err
 }
@@ -62,6 +81,8 @@ const stateRoom = 512 << 10
 // freezing is one freeze under way.
 type freezing struct {
 	g      *Guest
+	apart  bool           // a copy of the process saves the kernel
+	copy   *selffork.Copy // that one
 	stages stages.Stages
 	pinned *cow.Pinned
 	state  bytes.Buffer
@@ -70,15 +91,45 @@ type freezing struct {
 	files  snapfile.Files
 	// outputs refers to memory that does not change while the guest runs on.
 	outputs []snapfile.Output
+	// unpin drops the pins of a freeze that failed.
+	unpin func(id string)
 }
 
-func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
+// run calls goOn when the kernel may be used again.
+func (f *freezing) run(req *wire.Freeze, file *os.File, goOn func()) (*wire.Frozen, error) {
 	began := gotime.Now()
 	if err := f.save(req, file); err != nil {
 		return nil, err
 	}
-	pause := gotime.Since(began)
-	s := &snapfile.Snapshot{
+	frozen := &wire.Frozen{
+		PauseMS:     stages.Millis(gotime.Since(began)),
+		Generations: f.pinned.Generations,
+		PinnedBytes: f.g.mem.PinnedBytes(req.ID),
+		Files:       f.files,
+		Seq:         f.g.freezes,
+	}
+	if f.apart {
+		goOn()
+		if err := f.awaitCopy(file, frozen); err != nil {
+			f.unpin = f.g.Release
+			return nil, err
+		}
+		f.stages.Mark("save")
+	} else {
+		s := f.snapshot()
+		if _, err := s.WriteTo(file); err != nil {
+			return nil, err
+		}
+		f.stages.Mark("write")
+		frozen.StateBytes, frozen.CopiedBytes = int64(len(s.State)), s.Pages
+	}
+	frozen.Timed = f.stages.Timed()
+	return frozen, nil
+}
+
+// snapshot returns what was saved.
+func (f *freezing) snapshot() *snapfile.Snapshot {
+	return &snapfile.Snapshot{
 		Copied:      f.writer.Copies(),
 		Pages:       f.writer.End() - snapfile.PagesOffset,
 		State:       f.state.Bytes(),
@@ -89,20 +140,6 @@ func (f *freezing) run(req *wire.Freeze, file *os.File) (*wire.Frozen, error) {
 		Files:       f.files,
 		Outputs:     f.outputs,
 	}
-	if _, err := s.WriteTo(file); err != nil {
-		return nil, err
-	}
-	f.stages.Mark("write")
-	return &wire.Frozen{
-		PauseMS:     stages.Millis(pause),
-		Generations: s.Generations,
-		StateBytes:  int64(len(s.State)),
-		CopiedBytes: s.Pages,
-		PinnedBytes: f.g.mem.PinnedBytes(req.ID),
-		Files:       s.Files,
-		Seq:         f.g.freezes,
-		Timed:       f.stages.Timed(),
-	}, nil
 }
 
 // save is the part during which the guest stands still.
@@ -134,12 +171,16 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 		return err
 	}
 	f.outputs = g.table.Freeze()
+	f.pinned.BookCommitted()
 	f.stages.Mark("pin")
+	if f.apart {
+		return f.copyApart(file)
+	}
 	detached, err := g.detachStateless(ctx)
 	if err != nil {
 		return err
 	}
-	err = f.saveKernel(ctx, file, detached)
+	err = f.saveKernel(ctx, file, detached, nopCloser{&f.state}, func() {})
 	err = errors.Join(err, g.attachStateless(ctx, detached))
 	if err == nil && req.Rest {
 		g.Gate.Rest(req.ID, ran)
@@ -147,9 +188,10 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	return err
 }
 
-func (f *freezing) saveKernel(ctx context.Context, file *os.File, detached []string) error {
-	g, pinned := f.g, f.pinned
-	f.writer = cow.NewWriter(pinned, file, snapfile.PagesOffset)
+// saveKernel writes the kernel to state, and pages to file. It calls copied when these are there.
+func (f *freezing) saveKernel(ctx context.Context, file *os.File, detached []string, state io.WriteCloser, copied func()) error {
+	g := f.g
+	f.writer = cow.NewWriter(f.pinned, file, snapfile.PagesOffset, copied)
 	side, restore, err := aside.Take(ctx, g.k, g.mem)
 	if err != nil {
 		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
@@ -157,10 +199,8 @@ func (f *freezing) saveKernel(ctx context.Context, file *os.File, detached []str
 	side.Detached, side.Connected = detached, g.Network.uplink.Connected()
 	g.k.AddStateToCheckpoint(aside.Key, side)
 	defer g.k.PopCheckpointState(aside.Key)
-	err = pinned.Save(func() error {
-		defer restore()
-		return g.k.SaveTo(ctx, nopCloser{&f.state}, nopCloser{&f.meta}, f.writer, false, true)
-	})
+	err = g.k.SaveTo(ctx, state, nopCloser{&f.meta}, f.writer, false, true)
+	restore()
 	g.k.BeforeResume(ctx) // the file systems were prepared, whatever came of it
 	if err != nil {
 		return saveError(ctx, g.k.Kernel, err)

@@ -33,6 +33,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/proc"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/sentry/selfctl"
+	"ramet.dev/ramet/internal/sentry/selffork"
 	"ramet.dev/ramet/internal/sentry/spawn"
 	"ramet.dev/ramet/internal/sentry/syscalls"
 	"ramet.dev/ramet/internal/sentry/systraptuning"
@@ -48,7 +49,8 @@ type Blank struct {
 	files  *os.File
 	clocks time.Clocks
 
-	Volumes *volumes.Client // which asks the daemon
+	Volumes *volumes.Client  // which asks the daemon
+	Forker  *selffork.Forker // of this process; nil in tests: then nothing is saved apart
 }
 
 // Initialize prepares gVisor's packages. Call it once per process, while the
@@ -137,12 +139,13 @@ type Guest struct {
 	disk      *disk
 	spawner   *spawn.Spawner
 	table     *proc.Table
-	freezes   int64 // made so far; guarded by Gate
+	freezes   int64            // made so far; guarded by Gate
+	forker    *selffork.Forker // see Blank
 	collector collector
 }
 
 func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk) *Guest {
-	g := &Guest{Gate: gate.New(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d}
+	g := &Guest{Gate: gate.New(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d, forker: b.Forker}
 	g.spawner = spawn.New(g.k, id)
 	g.Network = &Network{k: g.k, gate: g.Gate, uplink: uplink.New(g.k, g.Gate, func(port uint16, gone <-chan struct{}) (uplink.Stream, error) {
 		return g.Ports.Dial(port, 0, gone)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,6 +27,7 @@ var programs = map[string]func() error{
 	"text":   text,
 	"steps":  steps,
 	"user":   user,
+	"copy":   copies,
 }
 
 const asProgram = "SELFFORK_PROGRAM"
@@ -65,6 +67,12 @@ func TestKeepText(t *testing.T) { run(t, "text") }
 func TestSteps(t *testing.T) {
 	if out := run(t, "steps"); out != "no such step\n" {
 		t.Errorf("the child said %q", out)
+	}
+}
+
+func TestCopy(t *testing.T) {
+	if out := run(t, "copy"); out != "copy: as it should\n" {
+		t.Errorf("the copies said %q", out)
 	}
 }
 
@@ -400,4 +408,89 @@ func user() error {
 		err = fmt.Errorf("the secure bits are %#x (%w)", bits, err)
 	}
 	return err
+}
+
+// copies makes copies of a program of which all threads do something, and that goes on.
+func copies() error {
+	debug.SetGCPercent(-1)
+	var rounds [8]atomic.Int64
+	for i := range rounds {
+		go func() {
+			for {
+				rounds[i].Add(1)
+				if i%2 == 0 {
+					<-time.After(time.Millisecond)
+				}
+				runtime.Gosched() // nothing in a copy preempts it
+			}
+		}()
+	}
+	forker, err := forkerOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	forker.Close()
+	result, err := unix.MemfdCreate("result", 0)
+	if err != nil {
+		return err
+	}
+	others, _, err := os.Pipe() // which a copy does not have
+	if err != nil {
+		return err
+	}
+	value := 0
+	for n := range 50 {
+		value = n
+		c, err := forker.Copy([]int{result}, func(say func()) error {
+			made := make(chan int)
+			go func() { made <- value * 2 }() // another goroutine, in the same thread
+			twice := <-made
+			for range 1000 { // memory
+				_ = make([]byte, 10_000)
+			}
+			say()
+			if _, err := unix.FcntlInt(others.Fd(), unix.F_GETFD, 0); err != unix.EBADF {
+				return fmt.Errorf("a descriptor that is not to be kept: %w", err)
+			}
+			_, err := unix.Pwrite(result, []byte{byte(twice)}, 0)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		value = -1
+		if err := c.Said(10 * time.Second); err != nil {
+			return errors.Join(err, c.End(0))
+		}
+		if err := c.End(10 * time.Second); err != nil {
+			return err
+		}
+		var b [1]byte
+		if _, err := unix.Pread(result, b[:], 0); err != nil || int(b[0]) != n*2 {
+			return fmt.Errorf("copy %d wrote %d, %w", n, b[0], err)
+		}
+	}
+	fails, err := forker.Copy(nil, func(func()) error { return errors.New("as it should") })
+	if err != nil {
+		return err
+	}
+	if said := fails.Said(10 * time.Second); said == nil {
+		return errors.New("a copy that failed said something")
+	}
+	if err := fails.End(10 * time.Second); err == nil || !strings.Contains(err.Error(), "status") {
+		return fmt.Errorf("the end of a copy that failed: %w", err)
+	}
+	stuck, err := forker.Copy(nil, func(func()) error { <-make(chan int); return nil })
+	if err != nil {
+		return err
+	}
+	if err := stuck.End(50 * time.Millisecond); !errors.Is(err, errLate) {
+		return fmt.Errorf("the end of a copy that waits for nothing: %w", err)
+	}
+	for i := range rounds {
+		for before := rounds[i].Load(); rounds[i].Load() == before; {
+			<-time.After(time.Millisecond)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,159 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	gotime "time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/fdnotifier"
+	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/pkg/memutil"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/usage"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/kern"
+)
+
+// The state of a kernel with many objects takes longer to write than a guest should stand still. So
+// it is written by a copy of this process: the guest goes on as soon as the copy has been made, and
+// has copied the pages that are shared memory in both.
+//
+// What such a copy cannot do, and how long it may take, says selffork.Copy. Should it fail, the
+// freeze is made once more, without.
+
+// manyObjects is how many objects it takes: see objects. Making the copy costs two or three
+// milliseconds, writing that many as much.
+const manyObjects = 600
+
+// How long the copy may take: to copy pages, while the guest stands still, and then. The first is for
+// each GiB of the sandbox.
+const (
+	pagesWithin = 5 * gotime.Second
+	savedWithin = gotime.Minute
+)
+
+// errApart says that a freeze is to be made without a copy of the process.
+var errApart = errors.New("save apart")
+
+// objects estimates how many objects there are to save. The kernel may run.
+func objects(k *kernel.Kernel) (n int) {
+	ctx := k.SupervisorContext()
+	tables := map[*kernel.FDTable]bool{}
+	for _, t := range k.TaskSet().Root.Tasks() {
+		n += 10
+		t.WithMuLocked(func(t *kernel.Task) {
+			if files := t.FDTable(); files != nil {
+				tables[files] = true
+			}
+		})
+	}
+	for files := range tables {
+		files.ForEach(ctx, func(int32, *vfs.FileDescription, kernel.FDFlags) bool { n++; return true })
+	}
+	return n
+}
+
+// copyApart makes the copy, which saves the kernel to file, and returns when the guest may go on.
+func (f *freezing) copyApart(file *os.File) (err error) {
+	g := f.g
+	memory, _ := g.mem.Files()
+	g.mem.AwaitReleased() // in the copy nobody does the rest
+	// A save makes gVisor's notifier, which waits for descriptors, unless it is there.
+	fdnotifier.Pause()
+	fdnotifier.Resume()
+	keep := []int{int(file.Fd()), int(memory.Fd())}
+	if f.copy, err = g.forker.Copy(keep, func(say func()) error { return f.saveInCopy(file, memory, say) }); err != nil {
+		return fmt.Errorf("%w: %w", errApart, err)
+	}
+	f.stages.Mark("copy")
+	used, err := g.mem.MemoryFile().TotalUsage()
+	if err == nil {
+		err = f.copy.Said(pagesWithin * gotime.Duration(1+used>>30))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errApart, errors.Join(err, f.copy.End(0)))
+	}
+	f.stages.Mark("pages")
+	return nil
+}
+
+// saveInCopy is what the copy does.
+func (f *freezing) saveInCopy(file, memory *os.File, say func()) error {
+	ctx := f.g.k.SupervisorContext()
+	log.SetTarget(quiet{}) // that the clock has moved on, on a page that the original writes to
+	if err := f.g.mem.Secede(); err != nil {
+		return err
+	}
+	// Pages that are free, or zero, are given back to the host while memory is saved: the original does
+	// that itself, or goes on with them.
+	scratch, err := memutil.CreateMemFD("scratch", 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Dup3(scratch, int(memory.Fd()), unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	usage.MemoryAccounting.RTMemoryStats = &usage.RTMemoryStats{} // which is shared memory
+	detached, err := f.g.detachStateless(ctx)
+	if err != nil {
+		return err
+	}
+	copied := make(chan struct{})
+	if err := f.saveKernel(ctx, file, detached, &afterPages{&f.state, copied, say}, sync.OnceFunc(func() { close(copied) })); err != nil {
+		return err
+	}
+	_, err = f.snapshot().WriteTo(file)
+	return err
+}
+
+// quiet is a log that keeps nothing.
+type quiet struct{}
+
+// Emit implements log.Emitter.
+func (quiet) Emit(int, log.Level, gotime.Time, string, ...any) {}
+
+// afterPages is a buffer for the state of a kernel that takes nothing before all pages have been copied,
+// which another goroutine does. Then it says so, once.
+type afterPages struct {
+	*bytes.Buffer
+	copied <-chan struct{}
+	say    func()
+}
+
+// Write implements io.Writer.
+func (w *afterPages) Write(b []byte) (int, error) {
+	if w.copied != nil {
+		<-w.copied
+		w.say()
+		w.copied = nil
+	}
+	return w.Buffer.Write(b)
+}
+
+// Close implements io.Closer.
+func (w *afterPages) Close() error { return nil }
+
+// awaitCopy waits for the end of the copy, and says in frozen what it has written to file.
+func (f *freezing) awaitCopy(file *os.File, frozen *wire.Frozen) error {
+	if err := f.copy.End(savedWithin); err != nil {
+		return fmt.Errorf("%w: %w", errApart, err)
+	}
+	data, err := kern.MapFile(file)
+	if err != nil {
+		return err
+	}
+	defer unix.Munmap(data)
+	s, err := snapfile.Parse(data)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errApart, err)
+	}
+	frozen.StateBytes, frozen.CopiedBytes = int64(len(s.State)), s.Pages
+	return nil
+}
