@@ -17,6 +17,8 @@ func makers(bulkMiB int) map[string]func() (item, error) {
 		"forked":      newForked,
 		"strata":      newStrata,
 		"sysv-shm":    newSysvShm,
+		"crowd":       newCrowd,
+		"twins":       newTwins,
 		// Files.
 		"files":   newFiles,
 		"deleted": newDeleted,
