@@ -107,7 +107,7 @@ var reached = []struct {
 	fields []map[string]reflect.Kind
 }{
 	{reflect.TypeFor[mm.MemoryManager](), "visitPieces finds a process's pages, visitAreas its mappings", []map[string]reflect.Kind{
-		tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {"activeMu": reflect.Struct},
+		tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {"activeMu": reflect.Struct, "mappingMu": reflect.Struct},
 	}},
 	{reflect.TypeFor[pgalloc.MemoryFile](), "bookCommitted keeps a save from touching frozen pages", []map[string]reflect.Kind{
 		tree("memAcct", reflect.Uint64), {"knownCommittedBytes": reflect.Uint64, "haveWaste": reflect.Bool, "mu": reflect.Struct, "chunks": reflect.Struct},
@@ -172,7 +172,9 @@ func TestCanaryFields(t *testing.T) {
 			}
 		}
 	}
-	for name, root := range map[string]reflect.Type{"mu": reflect.TypeFor[pgalloc.MemoryFile](), "activeMu": reflect.TypeFor[mm.MemoryManager]()} {
+	for name, root := range map[string]reflect.Type{
+		"mu": reflect.TypeFor[pgalloc.MemoryFile](), "activeMu": reflect.TypeFor[mm.MemoryManager](), "mappingMu": reflect.TypeFor[mm.MemoryManager](),
+	} {
 		mu, err := at(root, name)
 		if err != nil {
 			t.Fatal(err)

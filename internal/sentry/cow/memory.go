@@ -254,6 +254,22 @@ func InUse(memory *mm.MemoryManager) (ranges []hostarch.AddrRange) {
 	return ranges
 }
 
+// CountMapped returns how many mappings of files and of shared memory the processes of k have together. The
+// kernel may run.
+func CountMapped(k *kernel.Kernel) (n int) {
+	for _, memory := range memories(k) {
+		mu := lockerAt(reflect.ValueOf(memory).Elem().FieldByName("mappingMu"))
+		mu.lock()
+		visitAreas(memory, func(_, _ uint64, a *area) {
+			if a.mappable != nil {
+				n++
+			}
+		})
+		mu.unlock()
+	}
+	return n
+}
+
 // maxSmallPieces is the largest mapping that is copied in small pieces, in
 // bytes. What is larger is more likely to be written from end to end.
 const maxSmallPieces = 32 << 20

@@ -18,6 +18,7 @@ import (
 
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/kern"
 )
 
@@ -57,7 +58,7 @@ func objects(k *kernel.Kernel) (n int) {
 	for files := range tables {
 		files.ForEach(ctx, func(int32, *vfs.FileDescription, kernel.FDFlags) bool { n++; return true })
 	}
-	return n
+	return n + cow.CountMapped(k)/4 // most are of files that others have mapped, too
 }
 
 // copyApart makes the copy, which saves the kernel to file, and returns when the guest may go on.
