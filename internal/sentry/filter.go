@@ -33,8 +33,11 @@ func extraRules() seccomp.SyscallRules {
 		// Timers become precise when a sandbox has settled.
 		unix.SYS_PRCTL: seccomp.PerArg{seccomp.EqualTo(unix.PR_SET_TIMERSLACK)},
 		// A copy of the process with one thread, and no descriptors but some: see selffork.Copy.
-		unix.SYS_CLONE:       seccomp.PerArg{seccomp.EqualTo(unix.SIGCHLD | unix.CLONE_PIDFD), seccomp.EqualTo(0), seccomp.AnyValue{}, seccomp.EqualTo(0), seccomp.EqualTo(0)},
-		unix.SYS_MMAP:        seccomp.PerArg{seccomp.AnyValue{}, seccomp.AnyValue{}, seccomp.EqualTo(unix.PROT_READ | unix.PROT_WRITE), seccomp.EqualTo(unix.MAP_PRIVATE | unix.MAP_FIXED | unix.MAP_NORESERVE)},
+		unix.SYS_CLONE: seccomp.PerArg{seccomp.EqualTo(unix.SIGCHLD | unix.CLONE_PIDFD), seccomp.EqualTo(0), seccomp.AnyValue{}, seccomp.EqualTo(0), seccomp.EqualTo(0)},
+		unix.SYS_MMAP: seccomp.Or{
+			seccomp.PerArg{seccomp.AnyValue{}, seccomp.AnyValue{}, seccomp.EqualTo(unix.PROT_READ | unix.PROT_WRITE), seccomp.EqualTo(unix.MAP_PRIVATE | unix.MAP_FIXED | unix.MAP_NORESERVE)},
+			seccomp.PerArg{seccomp.AnyValue{}, seccomp.AnyValue{}, seccomp.EqualTo(unix.PROT_READ | unix.PROT_WRITE), seccomp.EqualTo(unix.MAP_PRIVATE | unix.MAP_FIXED | unix.MAP_NORESERVE | unix.MAP_ANONYMOUS)},
+		},
 		unix.SYS_CLOSE_RANGE: seccomp.PerArg{seccomp.AnyValue{}, seccomp.AnyValue{}, seccomp.EqualTo(0)},
 		// CPU time for stats.
 		unix.SYS_GETRUSAGE: seccomp.MatchAll{},

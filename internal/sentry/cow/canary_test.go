@@ -404,7 +404,7 @@ func TestCanarySaveAndLoad(t *testing.T) {
 	before := blocksOf(t, parent)
 	parent.bookCommitted(drop)
 	file := newFile(t, nil)
-	w := NewWriter(&Pinned{drop: drop}, file, 0, func() {})
+	w := NewWriter(&Pinned{drop: drop}, file, 0, nil, func() {})
 	meta := save(t, parent, w)
 	if after := blocksOf(t, parent); after > before {
 		t.Errorf("the save made the memory grow from %d to %d bytes: it touched frozen pages, see bookCommitted", before, after)
@@ -468,12 +468,12 @@ func TestCanaryAccounting(t *testing.T) {
 	if _, booked := usage.MemoryAccounting.Copy(); booked-before != 14*page {
 		t.Errorf("%d bytes are booked, not %d", booked-before, 14*page)
 	}
-	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0, func() {})) // restructures the account
+	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0, nil, func() {})) // restructures the account
 	for _, r := range all {
 		mem.mf.DecRef(r)
 	}
 	// A save waits until freed pages are back.
-	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0, func() {}))
+	save(t, mem, NewWriter(&Pinned{}, newFile(t, nil), 0, nil, func() {}))
 	if _, after := usage.MemoryAccounting.Copy(); after != before {
 		t.Errorf("%d bytes are booked for nothing", after-before)
 	}

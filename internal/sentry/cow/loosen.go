@@ -36,16 +36,20 @@ const (
 
 // Loosen prepares for Pin what need not be done in the pause. The kernel runs. It takes
 // as long as it shortens the pause by.
-func (m *Memory) Loosen(ctx context.Context, k *kernel.Kernel) {
+//
+// It returns the private memory of all processes, or nothing if it did nothing.
+func (m *Memory) Loosen(ctx context.Context, k *kernel.Kernel) Ranges {
 	if used, err := m.mf.TotalUsage(); err != nil || used < loosenFrom {
-		return
+		return nil
 	}
 	m.loosening.Store(true)
 	defer m.loosening.Store(false)
+	var private []memmap.FileRange
 	for _, memory := range memories(k) {
 		m.loosen(ctx, memory)
-		whileUsed(ctx, memory, func() { copyOnWrite(nil, memory) })
+		whileUsed(ctx, memory, func() { private = copyOnWrite(private, memory) })
 	}
+	return normalize(private)
 }
 
 // loosen takes large mappings from one process. It has hold of the process's memory for

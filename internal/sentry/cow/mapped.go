@@ -47,6 +47,20 @@ func (m *Memory) TakeMapped(ctx context.Context, k *kernel.Kernel) (mapped *Mapp
 	return m.takeMapped(ctx, memories(k))
 }
 
+// HideMapped takes it out as TakeMapped does, but keeps it nowhere: for a moment in which nobody may
+// look through it.
+func HideMapped(k *kernel.Kernel) (restore func()) {
+	var back []func()
+	for _, memory := range memories(k) {
+		back = append(back, empty(areasOf(memory)), empty(piecesOf(memory)))
+	}
+	return func() {
+		for _, f := range back {
+			f()
+		}
+	}
+}
+
 func (m *Memory) takeMapped(ctx context.Context, all []*mm.MemoryManager) (mapped *Mapped, restore func(), err error) {
 	mapped = &Mapped{}
 	t := taking{Mapped: mapped, file: m.mf, objects: places[memmap.Mappable]{}, identities: places[memmap.MappingIdentity]{}, names: places[string]{}}

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -43,6 +46,8 @@ type Memory struct {
 	pins map[string]Ranges
 	held counts
 
+	// seceded is true in a copy of the process: see Secede.
+	seceded bool
 	// loosening makes Platform map no more than a piece around a fault, see Loosen.
 	loosening atomic.Bool
 }
@@ -183,15 +188,28 @@ func (m *Memory) Settle(held []snapfile.Held) {
 }
 
 // privateRanges returns the file ranges of all private mappings, and makes them
-// copy-on-write in their address spaces as a side effect.
+// copy-on-write in their address spaces as a side effect. Most of the time is spent on waiting for
+// the processes that what they have mapped is taken from.
 func (m *Memory) privateRanges(k *kernel.Kernel) Ranges {
-	var ranges []memmap.FileRange
-	for _, memory := range memories(k) {
-		copyInSmallPieces(memory)
-		ranges = copyOnWrite(ranges, memory)
+	all := memories(k)
+	ranges := make([][]memmap.FileRange, len(all))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(all)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(all); i = next.Add(1) - 1 {
+				copyInSmallPieces(all[i])
+				ranges[i] = copyOnWrite(nil, all[i])
+			}
+		})
 	}
-	return normalize(ranges)
+	workers.Wait()
+	return normalize(slices.Concat(ranges...))
 }
+
+// unmapGap is how far ranges may be apart that are unmapped together, with what is between them: a call
+// takes as long as some faults.
+const unmapGap = 256 << 10
 
 // copyOnWrite makes the private pages of a process copy-on-write and appends their file ranges. It
 // does what MemoryManager.Fork does to the process that is forked, without making another, and also
@@ -211,12 +229,16 @@ func copyOnWrite(ranges []memmap.FileRange, memory *mm.MemoryManager) []memmap.F
 			return
 		}
 		if p.effectivePerms.Write {
-			writable = append(writable, memmap.FileRange{Start: start, End: end})
+			if last := len(writable) - 1; last >= 0 && start-writable[last].End <= unmapGap {
+				writable[last].End = end
+			} else {
+				writable = append(writable, memmap.FileRange{Start: start, End: end})
+			}
 		}
 		p.needCOW, p.effectivePerms.Write, p.maxPerms.Write = true, false, false
 	})
 	if as := memory.AddressSpace(); as != nil { // else it has ended
-		for _, r := range normalize(writable) {
+		for _, r := range writable {
 			as.Unmap(hostarch.Addr(r.Start), r.Length())
 		}
 	}
@@ -325,28 +347,59 @@ func (m *Memory) PinNames() []string {
 // PinnedBytes returns how many bytes of the own memory file are pinned by id.
 func (m *Memory) PinnedBytes(id string) int64 { return int64(m.pins[id].Bytes()) }
 
-// Secede makes the memory a copy of its own of what it is now, in a process that is a copy of the one
-// that it belongs to: what it writes the original does not see. Pages of generations are lost. What
-// the original writes is seen, until it is read or written.
-func (m *Memory) Secede() error {
-	chunks := reflect.ValueOf(m.mf).Elem().FieldByName("chunks")
-	list := reflect.NewAt(chunks.Type(), unsafe.Pointer(chunks.UnsafeAddr())).MethodByName("Load").Call(nil)[0]
-	if list.IsNil() {
-		return nil
+// Secede leaves this process, a copy of the one that the memory belongs to, the pages of rest only, which
+// must be in use: it has zeros in all others, and what it writes the original does not see. What the
+// original writes to the pages of rest is seen until this process writes to them. The processes of the
+// original are left alone.
+func (m *Memory) Secede(rest Ranges) error {
+	m.seceded = true
+	chunks := m.chunks()
+	remap := func(fr memmap.FileRange, flags, fd uintptr) (err error) {
+		inChunks(fr, func(part memmap.FileRange) {
+			at := chunks[part.Start/chunkSize] + uintptr(part.Start%chunkSize)
+			_, _, errno := unix.Syscall6(unix.SYS_MMAP, at, uintptr(part.Length()), unix.PROT_READ|unix.PROT_WRITE,
+				unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE|flags, fd, uintptr(part.Start))
+			if errno != 0 && err == nil {
+				err = fmt.Errorf("map a copy of memory: %w", errno)
+			}
+		})
+		return err
 	}
-	for i := range list.Elem().Len() {
-		at := uintptr(list.Elem().Index(i).FieldByName("mapping").Uint())
-		_, _, errno := unix.Syscall6(unix.SYS_MMAP, at, chunkSize, unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE, m.file.Fd(), uintptr(i)*chunkSize)
-		if errno != 0 {
-			return fmt.Errorf("map a copy of memory: %w", errno)
+	none := ^uintptr(0)
+	// Reading a page of the file that is not in use would take one from the host.
+	if err := remap(memmap.FileRange{End: uint64(len(chunks)) * chunkSize}, unix.MAP_ANONYMOUS, none); err != nil {
+		return err
+	}
+	for _, r := range rest {
+		if err := remap(r, 0, m.file.Fd()); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// inChunks calls fn for each part of fr that is mapped at once.
+func inChunks(fr memmap.FileRange, fn func(part memmap.FileRange)) {
+	for fr.Length() > 0 {
+		part := fr
+		part.End = min(fr.End, (fr.Start/chunkSize+1)*chunkSize)
+		fn(part)
+		fr.Start = part.End
+	}
+}
+
 // chunkSize is how much of the file gVisor maps at once.
 const chunkSize = 1 << 30
+
+// chunks returns where gVisor has mapped the file.
+func (m *Memory) chunks() (at []uintptr) {
+	field := reflect.ValueOf(m.mf).Elem().FieldByName("chunks")
+	list := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).MethodByName("Load").Call(nil)[0]
+	for i := 0; !list.IsNil() && i < list.Elem().Len(); i++ {
+		at = append(at, uintptr(list.Elem().Index(i).FieldByName("mapping").Uint()))
+	}
+	return at
+}
 
 // Trim gives back all memory but what is pinned. The sandbox must never run
 // again.

@@ -3,10 +3,13 @@ package cow
 import (
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"sort"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
 
@@ -57,10 +60,82 @@ type Writer struct {
 }
 
 // NewWriter returns a Writer that appends pages to file from offset off on, and calls closed when all
-// have been written, or will not be.
-func NewWriter(p *Pinned, file *os.File, off int64, closed func()) *Writer {
-	return &Writer{file: file, off: off, drop: p.drop, closed: closed}
+// have been written, or will not be. The pages of ahead are not written: CopyAhead does that.
+func NewWriter(p *Pinned, file *os.File, off int64, ahead Ranges, closed func()) *Writer {
+	w := &Writer{file: file, off: off + int64(ahead.Bytes()), drop: p.drop, closed: closed}
+	for _, r := range ahead {
+		w.copied = append(w.copied, snapfile.Range(r))
+	}
+	if len(ahead) > 0 {
+		w.drop = normalize(slices.Concat(p.drop, ahead))
+	}
+	return w
 }
+
+// aheadAtMost is the part of the pages that is copied ahead, in percent.
+const aheadAtMost = 60
+
+// inUse returns the pages that are in use, as far as is known, but those of drop.
+func (m *Memory) inUse(drop Ranges) (pages Ranges) {
+	file := reflect.ValueOf(m.mf).Elem()
+	mu := lockerAt(file.FieldByName("mu"))
+	mu.lock()
+	defer mu.unlock()
+	visit(file.FieldByName("memAcct"), func(start, end uint64, a *account) {
+		if a.knownCommitted && !a.wasteOrReleasing {
+			drop.minus(memmap.FileRange{Start: start, End: end}, func(part memmap.FileRange) { pages = append(pages, part) })
+		}
+	})
+	return pages
+}
+
+// MakeRoom allocates in file, from off on, about as much as a save will copy, so that the copying takes a
+// quarter of the time. private is all private memory. What is too much has to be cut off.
+func (m *Memory) MakeRoom(file *os.File, off int64, private Ranges) {
+	n := m.inUse(normalize(slices.Concat(private, m.held.ranges()))).Bytes()
+	if n > 0 {
+		// If the host has no room, the save says so.
+		_ = unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, off, int64(n))
+	}
+}
+
+// ToCopy returns the pages that a save copies, in two parts: those to be copied ahead by the process
+// itself, and the rest, for a copy of the process. The kernel must be paused, and FindCommitted have
+// been called since.
+func (p *Pinned) ToCopy() (ahead, rest Ranges) {
+	all := p.mem.inUse(p.drop)
+	room := all.Bytes() * aheadAtMost / 100 &^ (hostarch.PageSize - 1)
+	for _, r := range all {
+		first := r
+		first.End = min(r.End, r.Start+room)
+		room -= first.Length()
+		if first.Length() > 0 {
+			ahead = append(ahead, first)
+		}
+		if r.Start = first.End; r.Length() > 0 {
+			rest = append(rest, r)
+		}
+	}
+	return ahead, rest
+}
+
+// CopyAhead copies the pages of ahead to where a Writer has left room for them.
+func (p *Pinned) CopyAhead(file *os.File, off int64, ahead Ranges) (err error) {
+	chunks := p.mem.chunks()
+	for _, r := range ahead {
+		inChunks(r, func(part memmap.FileRange) {
+			at := chunks[part.Start/chunkSize] + uintptr(part.Start%chunkSize)
+			if _, werr := file.WriteAt(unsafe.Slice((*byte)(addr(at)), part.Length()), off); werr != nil && err == nil {
+				err = fmt.Errorf("copy memory: %w", werr)
+			}
+			off += int64(part.Length())
+		})
+	}
+	return err
+}
+
+// addr is a pointer to what is no Go object.
+func addr(a uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }
 
 // Close implements stateio.AsyncWriter.
 func (w *Writer) Close() error {

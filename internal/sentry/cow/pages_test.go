@@ -51,7 +51,7 @@ func TestPagesComeBack(t *testing.T) {
 		const skipped = 3 * page
 		file := tempFile(t)
 		defer file.Close()
-		w := NewWriter(&Pinned{drop: normalize(append(frozen, dead))}, file, skipped, func() {})
+		w := NewWriter(&Pinned{drop: normalize(append(frozen, dead))}, file, skipped, nil, func() {})
 		for i, r := range saved {
 			w.AddWrite(i, nil, r, present[r.Start:r.End])
 			completed(t, w.Wait, i, r.Length())
@@ -134,7 +134,7 @@ func TestGenerationsCannotBeWritten(t *testing.T) {
 // TestVectoredIOFails checks that gVisor would notice if it used what was not
 // announced.
 func TestVectoredIOFails(t *testing.T) {
-	w := NewWriter(&Pinned{}, newFile(t, nil), 0, func() {})
+	w := NewWriter(&Pinned{}, newFile(t, nil), 0, nil, func() {})
 	w.AddWritev(3, 0, nil, nil, nil)
 	r := NewReader(&Memory{}, nil, nil)
 	r.AddReadv(4, 0, 0, nil, nil, nil)
@@ -153,7 +153,7 @@ func TestVectoredIOFails(t *testing.T) {
 func TestWriteErrorIsReported(t *testing.T) {
 	closed := newFile(t, nil)
 	closed.Close()
-	w := NewWriter(&Pinned{}, closed, 0, func() {})
+	w := NewWriter(&Pinned{}, closed, 0, nil, func() {})
 	w.AddWrite(5, nil, pages(0, 1), make([]byte, page))
 	cs, err := w.Wait(nil, 1)
 	if err != nil || len(cs) != 1 || cs[0].ID != 5 || cs[0].Err == nil || cs[0].N != 0 {

@@ -137,6 +137,13 @@ func (as *addressSpace) MapFile(addr hostarch.Addr, f memmap.File, fr memmap.Fil
 	return err
 }
 
+// Unmap implements platform.AddressSpace.
+func (as *addressSpace) Unmap(addr hostarch.Addr, length uint64) {
+	if !as.mem.seceded {
+		as.AddressSpace.Unmap(addr, length)
+	}
+}
+
 // generationFile is the sandbox's memory file as far as gVisor's bookkeeping is
 // concerned, but has the data of a generation.
 type generationFile struct {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"sync"
 	gotime "time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/fdnotifier"
@@ -24,7 +26,7 @@ import (
 
 // The state of a kernel with many objects takes longer to write than a guest should stand still. So
 // it is written by a copy of this process: the guest goes on as soon as the copy has been made, and
-// has copied the pages that are shared memory in both.
+// the pages have been copied that are shared memory in both. Each of the two does half of that.
 //
 // What such a copy cannot do, and how long it may take, says selffork.Copy. Should it fail, the
 // freeze is made once more, without.
@@ -65,18 +67,28 @@ func objects(k *kernel.Kernel) (n int) {
 func (f *freezing) copyApart(file *os.File) (err error) {
 	g := f.g
 	memory, _ := g.mem.Files()
-	g.mem.AwaitReleased() // in the copy nobody does the rest
+	// In the copy nobody does the rest of what is under way.
+	g.mem.AwaitReleased()
+	if err := g.mem.FindCommitted(); err != nil {
+		return fmt.Errorf("find used memory: %w", err)
+	}
 	// A save makes gVisor's notifier, which waits for descriptors, unless it is there.
 	fdnotifier.Pause()
 	fdnotifier.Resume()
-	keep := []int{int(file.Fd()), int(memory.Fd())}
-	if f.copy, err = g.forker.Copy(keep, func(say func()) error { return f.saveInCopy(file, memory, say) }); err != nil {
+	// The clock is on a page that is copied.
+	g.k.Timekeeper().Pause()
+	defer g.k.Timekeeper().Resume(clockPage(g.k.Kernel))
+	ahead, rest := f.pinned.ToCopy()
+	copied := make(chan struct{})
+	f.writer = cow.NewWriter(f.pinned, file, snapfile.PagesOffset, ahead, sync.OnceFunc(func() { close(copied) }))
+	do := func(say func()) error { return f.saveInCopy(file, memory, rest, copied, say) }
+	if f.copy, err = g.forker.Copy([]int{int(file.Fd()), int(memory.Fd())}, do); err != nil {
 		return fmt.Errorf("%w: %w", errApart, err)
 	}
 	f.stages.Mark("copy")
-	used, err := g.mem.MemoryFile().TotalUsage()
-	if err == nil {
-		err = f.copy.Said(pagesWithin * gotime.Duration(1+used>>30))
+	if err = f.pinned.CopyAhead(file, snapfile.PagesOffset, ahead); err == nil {
+		f.stages.Mark("ahead")
+		err = f.copy.Said(pagesWithin * gotime.Duration(1+ahead.Bytes()>>30))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errApart, errors.Join(err, f.copy.End(0)))
@@ -85,15 +97,19 @@ func (f *freezing) copyApart(file *os.File) (err error) {
 	return nil
 }
 
+// clockPage returns the page of the VDSO that the kernel's clock is on. gVisor has no accessor for it.
+func clockPage(k *kernel.Kernel) *kernel.VDSOParamPage {
+	return *(**kernel.VDSOParamPage)(unsafe.Pointer(reflect.ValueOf(k).Elem().FieldByName("vdsoParams").UnsafeAddr()))
+}
+
 // saveInCopy is what the copy does.
-func (f *freezing) saveInCopy(file, memory *os.File, say func()) error {
+func (f *freezing) saveInCopy(file, memory *os.File, rest cow.Ranges, copied <-chan struct{}, say func()) error {
 	ctx := f.g.k.SupervisorContext()
-	log.SetTarget(quiet{}) // that the clock has moved on, on a page that the original writes to
-	if err := f.g.mem.Secede(); err != nil {
+	log.SetTarget(quiet{}) // of the clock, whose page is not there
+	if err := f.g.mem.Secede(rest); err != nil {
 		return err
 	}
-	// Pages that are free, or zero, are given back to the host while memory is saved: the original does
-	// that itself, or goes on with them.
+	// Pages that are zero are given back to the host while memory is saved: the original goes on with them.
 	scratch, err := memutil.CreateMemFD("scratch", 0)
 	if err != nil {
 		return err
@@ -106,12 +122,22 @@ func (f *freezing) saveInCopy(file, memory *os.File, say func()) error {
 	if err != nil {
 		return err
 	}
-	copied := make(chan struct{})
-	if err := f.saveKernel(ctx, file, detached, &afterPages{&f.state, copied, say}, sync.OnceFunc(func() { close(copied) })); err != nil {
+	// Nothing is done before the pages are copied that can be done then.
+	show := cow.HideMapped(f.g.k.Kernel)
+	state := &afterPages{Buffer: &f.state, copied: copied, then: func() error {
+		say()
+		show()
+		_, err := f.setAside(ctx, detached)
+		return err
+	}}
+	if err := f.saveKernel(ctx, state); err != nil {
 		return err
 	}
-	_, err = f.snapshot().WriteTo(file)
-	return err
+	size, err := f.snapshot().WriteTo(file)
+	if err != nil {
+		return err
+	}
+	return file.Truncate(size) // see MakeRoom
 }
 
 // quiet is a log that keeps nothing.
@@ -121,19 +147,21 @@ type quiet struct{}
 func (quiet) Emit(int, log.Level, gotime.Time, string, ...any) {}
 
 // afterPages is a buffer for the state of a kernel that takes nothing before all pages have been copied,
-// which another goroutine does. Then it says so, once.
+// which another goroutine does, and then was called.
 type afterPages struct {
 	*bytes.Buffer
 	copied <-chan struct{}
-	say    func()
+	then   func() error
 }
 
 // Write implements io.Writer.
 func (w *afterPages) Write(b []byte) (int, error) {
-	if w.copied != nil {
+	if w.then != nil {
 		<-w.copied
-		w.say()
-		w.copied = nil
+		if err := w.then(); err != nil {
+			return 0, err
+		}
+		w.then = nil
 	}
 	return w.Buffer.Write(b)
 }

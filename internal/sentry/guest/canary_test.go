@@ -8,6 +8,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/rand"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
@@ -75,5 +76,11 @@ func TestLimitedBuffer(t *testing.T) {
 	}
 	if b.String() != "hello worl" {
 		t.Errorf("it kept %q", b.String())
+	}
+}
+
+func TestCanaryClockPage(t *testing.T) {
+	if f, ok := reflect.TypeFor[kernel.Kernel]().FieldByName("vdsoParams"); !ok || f.Type != reflect.TypeFor[*kernel.VDSOParamPage]() {
+		t.Error("a kernel has no field vdsoParams of type *VDSOParamPage any more: clockPage finds it there")
 	}
 }

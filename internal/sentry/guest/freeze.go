@@ -56,14 +56,18 @@ func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, apart 
 	collect := sync.OnceFunc(g.collector.stop())
 	defer collect()
 	f.stages.Mark("wait")
+	var private cow.Ranges
 	if !g.Gate.Paused() {
-		g.mem.Loosen(g.k.SupervisorContext(), g.k.Kernel)
+		private = g.mem.Loosen(g.k.SupervisorContext(), g.k.Kernel)
 		f.stages.Mark("loosen")
 	}
 	// Not needed for correctness, but it keeps the search for used pages out
 	// of the pause.
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
+	}
+	if apart {
+		g.mem.MakeRoom(file, snapfile.PagesOffset, private)
 	}
 	f.stages.Mark("find")
 	f.state.Grow(stateRoom)
@@ -180,7 +184,12 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	if err != nil {
 		return err
 	}
-	err = f.saveKernel(ctx, file, detached, nopCloser{&f.state}, func() {})
+	f.writer = cow.NewWriter(f.pinned, file, snapfile.PagesOffset, nil, func() {})
+	restore, err := f.setAside(ctx, detached)
+	if err == nil {
+		err = f.saveKernel(ctx, nopCloser{&f.state})
+		restore()
+	}
 	err = errors.Join(err, g.attachStateless(ctx, detached))
 	if err == nil && req.Rest {
 		g.Gate.Rest(req.ID, ran)
@@ -188,25 +197,30 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 	return err
 }
 
-// saveKernel writes the kernel to state, and pages to file. It calls copied when these are there.
-func (f *freezing) saveKernel(ctx context.Context, file *os.File, detached []string, state io.WriteCloser, copied func()) error {
-	g := f.g
-	f.writer = cow.NewWriter(f.pinned, file, snapfile.PagesOffset, copied)
-	side, restore, err := aside.Take(ctx, g.k, g.mem)
+// saveKernel writes the kernel to state.
+func (f *freezing) saveKernel(ctx context.Context, state io.WriteCloser) error {
+	err := f.g.k.SaveTo(ctx, state, nopCloser{&f.meta}, f.writer, false, true)
+	f.g.k.BeforeResume(ctx) // the file systems were prepared, whatever came of it
 	if err != nil {
-		return api.Errorf(api.CodeInternal, "save kernel state: %w", err)
-	}
-	side.Detached, side.Connected = detached, g.Network.uplink.Connected()
-	g.k.AddStateToCheckpoint(aside.Key, side)
-	defer g.k.PopCheckpointState(aside.Key)
-	err = g.k.SaveTo(ctx, state, nopCloser{&f.meta}, f.writer, false, true)
-	restore()
-	g.k.BeforeResume(ctx) // the file systems were prepared, whatever came of it
-	if err != nil {
-		return saveError(ctx, g.k.Kernel, err)
+		return saveError(ctx, f.g.k.Kernel, err)
 	}
 	f.stages.Mark("save")
 	return nil
+}
+
+// setAside takes out of the kernel what is saved in other forms, until restore is called.
+func (f *freezing) setAside(ctx context.Context, detached []string) (restore func(), err error) {
+	g := f.g
+	side, restore, err := aside.Take(ctx, g.k, g.mem)
+	if err != nil {
+		return nil, api.Errorf(api.CodeInternal, "save kernel state: %w", err)
+	}
+	side.Detached, side.Connected = detached, g.Network.uplink.Connected()
+	g.k.AddStateToCheckpoint(aside.Key, side)
+	return func() {
+		g.k.PopCheckpointState(aside.Key)
+		restore()
+	}, nil
 }
 
 type nopCloser struct{ *bytes.Buffer }

@@ -201,6 +201,13 @@ func (c *contents) invalidateAll() {
 	c.mappings.InvalidateAll(memmap.InvalidateOpts{})
 }
 
+// maybeStored reports whether a process may have a page mapped that it can write to.
+func (c *contents) maybeStored() bool {
+	c.attrMu.Lock()
+	defer c.attrMu.Unlock()
+	return c.stored || c.writable.Load() > 0
+}
+
 // invalidate unmaps the pages of [from, to). If the file was cut there, that includes private
 // copies of whole pages.
 func (c *contents) invalidate(from, to uint64, cut bool) {

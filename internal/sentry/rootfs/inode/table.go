@@ -193,9 +193,9 @@ func (t *Table) flushOne(ino cowfs.Ino) error {
 	return nil
 }
 
-// Pin makes the files as they are now immutable until Release, and takes away all mappings:
-// an address space that has a file mapped writably faults it in again. No name may change
-// meanwhile.
+// Pin makes the files as they are now immutable until Release, and takes away all mappings of
+// files that are mapped writably: an address space faults them in again. Other mappings stay,
+// as the pages do: who writes to the file takes them away. No name may change meanwhile.
 func (t *Table) Pin(id string) (cowfs.State, []pages.Segment, error) {
 	if err := t.Flush(); err != nil {
 		return cowfs.State{}, nil, err
@@ -211,7 +211,9 @@ func (t *Table) Pin(id string) (cowfs.State, []pages.Segment, error) {
 	}
 	t.mu.Unlock()
 	for _, i := range all {
-		i.invalidateAll()
+		if i.maybeStored() {
+			i.invalidateAll()
+		}
 	}
 	return state, segments, nil
 }
