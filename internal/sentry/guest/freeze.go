@@ -211,7 +211,7 @@ func (f *freezing) saveKernel(ctx context.Context, state io.WriteCloser) error {
 // setAside takes out of the kernel what is saved in other forms, until restore is called.
 func (f *freezing) setAside(ctx context.Context, detached []string) (restore func(), err error) {
 	g := f.g
-	side, restore, err := aside.Take(ctx, g.k, g.mem)
+	side, putBack, err := aside.Take(ctx, g.k, g.mem)
 	if err != nil {
 		return nil, api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
@@ -219,7 +219,7 @@ func (f *freezing) setAside(ctx context.Context, detached []string) (restore fun
 	g.k.AddStateToCheckpoint(aside.Key, side)
 	return func() {
 		g.k.PopCheckpointState(aside.Key)
-		restore()
+		putBack()
 	}, nil
 }
 
