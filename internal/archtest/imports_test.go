@@ -236,7 +236,10 @@ var arrows = []struct {
 	{"internal/bench/speed", []string{}, "a piece of work and a clock"},
 	{"internal/bench/stock", []string{"client", "api"}, "what runsc needs, and nothing of what is measured"},
 	{"internal/bench/first", []string{"client", "internal/workload"}, "what a new daemon does; how one is started it is told"},
-	{"internal/bench", []string{"client", "internal/bench/first", "internal/bench/outside", "internal/bench/speed", "internal/bench/stock", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
+	{"internal/bench/cost", []string{"internal/bench/speed", "internal/observe/procfs"}, "processes and memory; what they are for is not its business"},
+	{"internal/bench/machine", []string{"internal/observe/procfs"}, "a machine; what is measured on it is not its business"},
+	{"internal/bench/programs", []string{"api", "client", "internal/workload"}, "programs; how they are forked and measured is not its business"},
+	{"internal/bench", []string{"client", "internal/bench/cost", "internal/bench/machine", "internal/bench/programs", "internal/bench/first", "internal/bench/outside", "internal/bench/speed", "internal/bench/stock", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
 
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/volumes", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{

@@ -12,7 +12,9 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/bench/cost"
 	"ramet.dev/ramet/internal/bench/first"
+	"ramet.dev/ramet/internal/bench/machine"
 	"ramet.dev/ramet/internal/bench/speed"
 	"ramet.dev/ramet/internal/engine/idlepoll"
 	"ramet.dev/ramet/internal/observe/procfs"
@@ -48,7 +50,7 @@ type bench struct {
 	opts   Options
 	log    io.Writer // progress
 	daemon int       // its process
-	pace   pace
+	pace   cost.Pace
 	hold   func() (release func() error, err error) // makes idle processors poll
 	speed  speed.Meter
 	stream transfer
@@ -59,10 +61,10 @@ type bench struct {
 // It takes minutes. It destroys all that it made, also when ctx is cancelled. A missed target is
 // not an error.
 func Run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options) error {
-	return run(ctx, c, out, log, opts, realPace)
+	return run(ctx, c, out, log, opts, cost.Real)
 }
 
-func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options, p pace) (err error) {
+func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options, p cost.Pace) (err error) {
 	if opts.Runs < 0 {
 		return api.Invalid("runs", "%d is not a number of runs", opts.Runs)
 	}
@@ -86,7 +88,7 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	}
 	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p, hold: idlepoll.Hold, stream: transfer{c, streamBytes}}
 	b.report.Notes = []string{}
-	if b.report.Machine, err = thisMachine(health.Version); err != nil {
+	if b.report.Machine, err = machine.This(health.Version); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.s.Close(ctx)) }()
@@ -94,7 +96,7 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 		return fmt.Errorf("bench: %w", err)
 	}
 	m := &b.report.Machine
-	m.LoadAfter, m.Seconds = load(), time.Since(m.Started).Seconds()
+	m.LoadAfter, m.Seconds = machine.Load(), time.Since(m.Started).Seconds()
 	m.WorkBestMS, m.WorkMS = b.speed.Best()
 	b.report.Targets = targets(b.report.Rows)
 	if !opts.JSON {
@@ -113,7 +115,7 @@ func (b *bench) measure(ctx context.Context) error {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	before, err := b.usage()
+	before, err := machine.Used(b.daemon)
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{caseInARow, b.inARow}, {caseCold, func(ctx context.Context) error { return coldFork(ctx, b) }}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}} {
+	}{{caseInARow, b.inARow}, {caseCold, func(ctx context.Context) error { return coldFork(ctx, b) }}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}, {caseThousand, b.thousand}} {
 		if !b.wants(c.name) {
 			continue
 		}
@@ -136,11 +138,14 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	after, err := b.usage()
+	if err := b.programs(ctx); err != nil {
+		return err
+	}
+	after, err := machine.Used(b.daemon)
 	if err != nil {
 		return err
 	}
-	b.report.Machine.OthersPercent = after.othersSince(before)
+	b.report.Machine.OthersPercent = after.OthersSince(before)
 	if !b.wants(caseRunsc) {
 		return nil
 	}

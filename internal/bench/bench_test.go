@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/bench/cost"
 	"ramet.dev/ramet/internal/bench/speed"
 	"ramet.dev/ramet/internal/workload"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
 )
 
 // fast does not wait for this process, which is the daemon, to be quiet.
-var fast = pace{poll: time.Millisecond, quiet: 2 * time.Millisecond, most: 4 * time.Millisecond}
+var fast = cost.Pace{Poll: time.Millisecond, Quiet: 2 * time.Millisecond, Most: 4 * time.Millisecond}
 
 // fakeBench is a run against a daemon that is this process.
 func fakeBench(t *testing.T) (*bench, *fakedaemon.Daemon) {
@@ -225,37 +226,37 @@ func TestInterrupted(t *testing.T) {
 func TestSettle(t *testing.T) {
 	// Busy for the first polls, then quiet.
 	used, polls := time.Duration(0), 0
-	m := meter{speed: &speed.Meter{}, pace: pace{poll: time.Millisecond, quiet: 20 * time.Millisecond, most: time.Hour}, trees: func() (time.Duration, error) {
+	m := cost.Meter{Speed: &speed.Meter{}, Pace: cost.Pace{Poll: time.Millisecond, Quiet: 20 * time.Millisecond, Most: time.Hour}, Trees: func() (time.Duration, error) {
 		polls++
 		if polls < 4 {
 			used += time.Second
 		}
 		return used, nil
 	}}
-	c, err := m.start(t.Context())
+	c, err := m.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if polls < 5 || c.cpu != used || c.memory <= 0 || c.work <= 0 {
+	if polls < 5 || c.CPU != used || c.Memory <= 0 || c.Work <= 0 {
 		t.Errorf("%+v after %d polls", c, polls)
 	}
 	// A hundred sandboxes may tick over.
-	ticking := meter{pace: pace{poll: time.Millisecond, quiet: 5 * time.Millisecond, most: time.Hour}, trees: func() func() (time.Duration, error) {
+	ticking := cost.Meter{Pace: cost.Pace{Poll: time.Millisecond, Quiet: 5 * time.Millisecond, Most: time.Hour}, Trees: func() func() (time.Duration, error) {
 		began := time.Now()
 		return func() (time.Duration, error) { return time.Since(began) / 10, nil }
 	}()}
-	if err := ticking.settle(t.Context(), 100); err != nil {
+	if err := ticking.Settle(t.Context(), 100); err != nil {
 		t.Error(err)
 	}
 	// Never quiet: the wait ends all the same.
-	m.trees = func() (time.Duration, error) { used += time.Hour; return used, nil }
-	m.pace.most = 5 * time.Millisecond
-	if err := m.settle(t.Context(), 0); err != nil {
+	m.Trees = func() (time.Duration, error) { used += time.Hour; return used, nil }
+	m.Pace.Most = 5 * time.Millisecond
+	if err := m.Settle(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.settle(ctx, 0); err != context.Canceled {
+	if err := c.Settle(ctx, 0); err != context.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
 }

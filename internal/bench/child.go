@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"ramet.dev/ramet/internal/bench/cost"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
 
@@ -27,7 +29,7 @@ func (b *bench) fork(ctx context.Context, ref string, n int) (sample, error) {
 
 // children measures a fork or restore, and destroys the new sandboxes.
 func (b *bench) children(ctx context.Context, n int, makeAll func(context.Context) (*workload.Forked, error)) (sample, error) {
-	c, err := b.meter().start(ctx)
+	c, err := b.meter().Start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +38,7 @@ func (b *bench) children(ctx context.Context, n int, makeAll func(context.Contex
 		return nil, err
 	}
 	s := times(f)
-	if err := c.stop(ctx, s, n, 0); err != nil {
+	if err := stop(ctx, c, s, n, 0); err != nil {
 		return nil, err
 	}
 	if s[privateMiB], err = b.s.PrivateMiB(ctx, f.IDs()); err != nil {
@@ -53,6 +55,26 @@ func (b *bench) explore(ctx context.Context, ref string) (sample, error) {
 	delete(s, firstExecMS)
 	return s, err
 }
+
+// meter returns the meter of the daemon and its sandboxes.
+func (b *bench) meter() cost.Meter {
+	return cost.Meter{Trees: func() (time.Duration, error) { return procfs.TreeCPU(b.daemon) }, Pace: b.pace, Speed: &b.speed}
+}
+
+// stop adds the cost of n children to s.
+func stop(ctx context.Context, c *cost.Cost, s sample, n int, besides time.Duration) error {
+	spent, err := c.Stop(ctx, n, besides)
+	if err != nil {
+		return err
+	}
+	s[workMS], s[cpuMS] = c.Work, spent.CPUMS
+	if spent.HostMiB != nil {
+		s[hostPrivateMiB] = *spent.HostMiB
+	}
+	return nil
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func times(f *workload.Forked) sample {
 	return sample{pauseMS: millis(f.Pause), returnMS: millis(f.Return), firstExecMS: millis(f.FirstExec), allReadyMS: millis(f.AllReady)}
@@ -81,7 +103,7 @@ func (b *bench) written(ctx context.Context, ref string) (sample, error) {
 // ask makes a child, and asks the process that it inherited, which has to write to shared memory to
 // answer. A second question measures the round trip.
 func (b *bench) ask(ctx context.Context, ref string) (sample, error) {
-	c, err := b.meter().start(ctx)
+	c, err := b.meter().Start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +125,7 @@ func (b *bench) ask(ctx context.Context, ref string) (sample, error) {
 		return nil, err
 	}
 	s[roundtripMS] = millis(time.Since(again))
-	if err := c.stop(ctx, s, 1, 0); err != nil {
+	if err := stop(ctx, c, s, 1, 0); err != nil {
 		return nil, err
 	}
 	if s[privateMiB], err = b.s.PrivateMiB(ctx, []string{id}); err != nil {
@@ -118,7 +140,7 @@ func (b *bench) idle(ctx context.Context, ref string) (sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := b.meter().start(ctx)
+	c, err := b.meter().Start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +150,11 @@ func (b *bench) idle(ctx context.Context, ref string) (sample, error) {
 		return nil, context.Cause(ctx)
 	case <-time.After(idleFor):
 	}
-	used, err := c.trees()
+	used, err := c.Trees()
 	if err != nil {
 		return nil, err
 	}
 	const source = 1
-	share := float64(used-c.cpu) / float64(time.Since(began)) / (idleChildren + source)
-	return sample{idlePercent: 100 * share, workMS: c.work}, b.s.Destroy(ctx, f.IDs()...)
+	share := float64(used-c.CPU) / float64(time.Since(began)) / (idleChildren + source)
+	return sample{idlePercent: 100 * share, workMS: c.Work}, b.s.Destroy(ctx, f.IDs()...)
 }

@@ -15,7 +15,7 @@ func coldFork(ctx context.Context, b *bench) error {
 	other := *b
 	settle := func(ctx context.Context, daemon int) error {
 		other.daemon = daemon
-		return other.meter().settle(ctx, 0)
+		return other.meter().Settle(ctx, 0)
 	}
 	return b.repeat(ctx, kind{name: caseCold, source: sourceSmall, n: coldChildren}, func(ctx context.Context) (sample, error) {
 		f, err := first.Fork(ctx, b.opts.Fresh, settle, coldChildren)

@@ -134,7 +134,7 @@ func (r *runsc) boot(ctx context.Context, c *client.Client, session *workload.Se
 
 // fork makes n copies of the source, each of which answers a command.
 func (r *runsc) fork(ctx context.Context, n int) (sample, error) {
-	c, err := r.meter().start(ctx)
+	c, err := r.meter().Start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (r *runsc) fork(ctx context.Context, n int) (sample, error) {
 	if err := r.restore(ctx, n, s); err != nil {
 		return nil, err
 	}
-	if err := c.stop(ctx, s, n, time.Duration(r.spent.Load()-spent)); err != nil {
+	if err := stop(ctx, c, s, n, time.Duration(r.spent.Load()-spent)); err != nil {
 		return nil, err
 	}
 	answer, err := r.ask(ctx, copyID(n-1), "print(len(data))")

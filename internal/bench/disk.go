@@ -14,7 +14,7 @@ func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
 	b.progress("snapshot-disk and restore-disk: source %d MiB, n %d", p.mib, n)
 	var snapshots, restores []sample
 	for range b.opts.Runs {
-		c, err := b.meter().start(ctx)
+		c, err := b.meter().Start(ctx)
 		if err != nil {
 			return err
 		}
@@ -24,7 +24,7 @@ func (b *bench) disk(ctx context.Context, ref string, p plan, n int) error {
 			return fmt.Errorf("snapshot-disk: %w", err)
 		}
 		s := sample{pauseMS: snap.PauseMS, returnMS: millis(time.Since(began))}
-		if err := c.stop(ctx, s, 1, 0); err != nil {
+		if err := stop(ctx, c, s, 1, 0); err != nil {
 			return err
 		}
 		snapshots = append(snapshots, s)

@@ -17,7 +17,7 @@ func (b *bench) inARow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := b.meter().settle(ctx, 0); err != nil {
+		if err := b.meter().Settle(ctx, 0); err != nil {
 			return err
 		}
 		work := b.speed.Sample()

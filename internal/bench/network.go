@@ -195,7 +195,7 @@ func (b netBench) netOpen(ctx context.Context) error {
 	policies := [2]*api.NetworkRequest{nil, {Profile: "open"}}
 	err := b.netTurns(ctx, kind{name: netCase("create-none"), n: 1}, kind{name: netCase("create-open"), n: 1},
 		func(ctx context.Context, which int) (sample, error) {
-			if err := b.meter().settle(ctx, 1); err != nil {
+			if err := b.meter().Settle(ctx, 1); err != nil {
 				return nil, err
 			}
 			s := sample{workMS: b.speed.Sample()}
@@ -278,7 +278,7 @@ func (b netBench) netGateway(ctx context.Context) error {
 		}
 		ids = append(ids, f.IDs()...)
 	}
-	if err := b.meter().settle(ctx, n); err != nil {
+	if err := b.meter().Settle(ctx, n); err != nil {
 		return err
 	}
 	after, err := procfs.FamilyPrivate(pid)

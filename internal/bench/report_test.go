@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
-	"runtime"
+	"ramet.dev/ramet/internal/bench/machine"
+	"ramet.dev/ramet/internal/bench/programs"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +94,7 @@ func report() *Report {
 		newRow(kind{name: "runsc-restore", source: 256, n: 20}, []sample{{pauseMS: 300, allReadyMS: 1000, hostPrivateMiB: 79}}),
 	}
 	return &Report{
-		Machine: Machine{CPUs: 2, CPUModel: "Test 9000", MemoryMiB: 4096, Kernel: "6.1", Arch: "amd64", Ramet: "devel", Runsc: "v0.1",
+		Machine: machine.Machine{CPUs: 2, CPUModel: "Test 9000", MemoryMiB: 4096, Kernel: "6.1", Arch: "amd64", Ramet: "devel", Runsc: "v0.1",
 			Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), LoadBefore: 0.5, LoadAfter: 1.25, OthersPercent: 7, WorkBestMS: 0.25, WorkMS: 0.375, Seconds: 61.4},
 		Rows: rs, Targets: targets(rs), Notes: []string{"something was left out"},
 	}
@@ -117,6 +117,7 @@ func TestTargets(t *testing.T) {
 		"explore of 100 that run true against fork(100) and an exec in each": notMeasured,
 		"CPU per child, fork(20)":                                            notMeasured,
 		"private memory per idle child of 1.5 GiB, fork(20)":                 notMeasured,
+		"CPU per child, fork(100)":                                           notMeasured,
 		"20th fork in a row against the 1st: pause":                          reached,
 		"20th fork in a row against the 1st: first exec":                     missed,
 		"exec of true, round trip":                                           reached,
@@ -149,6 +150,9 @@ func TestTargets(t *testing.T) {
 		"create with an open network: longer by":                         reached,
 		"gateway with 500 idle sandboxes":                                missed,
 	})
+	for _, target := range programTargets(nil) {
+		want[target.What] = notMeasured
+	}
 	for _, op := range fileOps {
 		want[op.name+" against gVisor's overlay on tmpfs"] = notMeasured
 	}
@@ -187,6 +191,12 @@ func TestCasesOfTargets(t *testing.T) {
 		rs = append(rs, newRow(kind{name: "network-gateway", n: gatewaySandboxes}, []sample{{gatewayMiB: 1}}))
 		rs = append(rs, newRow(kind{name: "fork-cold", source: sourceSmall, n: coldChildren}, []sample{{allReadyMS: 1}}))
 		all := sample{pauseMS: 1, returnMS: 1, firstExecMS: 1, allReadyMS: 1, cpuMS: 1, privateMiB: 1}
+		for _, p := range programs.All() {
+			for _, n := range p.Children {
+				rs = append(rs, newRow(kind{name: "fork-" + p.Name, n: n}, []sample{all}))
+			}
+		}
+		rs = append(rs, newRow(kind{name: "fork-thousand", source: sourceSmall, n: manyChildren}, []sample{all}))
 		for _, p := range plans(quick) {
 			for _, n := range p.children {
 				rs = append(rs, newRow(kind{name: "fork", source: p.mib, n: n, files: p.files}, []sample{all}))
@@ -280,30 +290,5 @@ func TestFormatted(t *testing.T) {
 	}
 	if got := formatted(nil); got != "-" {
 		t.Errorf("nothing is %q", got)
-	}
-}
-
-func TestThisMachine(t *testing.T) {
-	m, err := thisMachine("v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.CPUs < 1 || m.MemoryMiB < 1 || m.Kernel == "" || m.Ramet != "v1" || m.LoadBefore < 0 || math.IsNaN(m.LoadBefore) {
-		t.Errorf("%+v makes no sense", m)
-	}
-}
-
-func TestOthers(t *testing.T) {
-	start := time.Now()
-	before := usage{at: start, busy: time.Hour, ours: time.Minute}
-	second := time.Second * time.Duration(runtime.NumCPU()) // of all processors
-	for _, tc := range []struct {
-		busy, ours time.Duration
-		want       float64
-	}{{0, 0, 0}, {10 * second, 10 * second, 0}, {10 * second, 5 * second, 50}, {10 * second, 11 * second, 0}} {
-		after := usage{at: start.Add(10 * time.Second), busy: before.busy + tc.busy, ours: before.ours + tc.ours}
-		if got := after.othersSince(before); got != tc.want {
-			t.Errorf("%+v: %v", tc, got)
-		}
 	}
 }

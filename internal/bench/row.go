@@ -84,12 +84,17 @@ const (
 	caseAttach    = "attach"
 	caseNetwork   = "network"
 	caseExplore   = "explore"
+	caseChromium  = "fork-chromium"
+	casePostgres  = "fork-postgres"
+	caseJVM       = "fork-jvm"
+	caseObjects   = "fork-objects"
+	caseThousand  = "fork-thousand"
 	caseRunsc     = "runsc-restore"
 )
 
 // cases are all cases. caseExecPoll runs only if Options.Only names it, because it changes the
 // power use of the whole machine.
-var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseCold, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseExplore, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseCold, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseExplore, caseChromium, casePostgres, caseJVM, caseObjects, caseThousand, caseRunsc}
 
 // kind identifies a row.
 type kind struct {

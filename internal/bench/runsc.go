@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/internal/bench/cost"
 	"ramet.dev/ramet/internal/bench/speed"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
@@ -33,7 +34,7 @@ type runsc struct {
 	dir   string // has all files, and is in the arguments of all processes
 	log   *os.File
 	speed *speed.Meter
-	pace  pace
+	pace  cost.Pace
 	// namespace is the path of the network namespace of containers; empty for no network.
 	namespace string
 	// spent is the processor time of runsc commands that have ended.
@@ -44,7 +45,7 @@ type runsc struct {
 }
 
 // newRunsc makes the directory; close removes it.
-func newRunsc(path string, p pace, s *speed.Meter) (*runsc, error) {
+func newRunsc(path string, p cost.Pace, s *speed.Meter) (*runsc, error) {
 	dir, err := os.MkdirTemp("", "ramet-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make directory for runsc: %w", err)
@@ -73,6 +74,11 @@ func (r *runsc) writeBundle() error {
 			return fmt.Errorf("write bundle: %w", err)
 		}
 	}
+	return r.writeConfig([]string{"python3", workload.AgentPath, strconv.Itoa(workload.Port)})
+}
+
+// writeConfig writes the configuration of a container that runs args, with the capabilities of root.
+func (r *runsc) writeConfig(args []string) error {
 	type m = map[string]any
 	namespaces := []m{}
 	for _, kind := range []string{"pid", "ipc", "uts", "mount"} {
@@ -86,9 +92,9 @@ func (r *runsc) writeBundle() error {
 	config, err := json.Marshal(m{
 		"ociVersion": "1.0.0",
 		"process": m{
-			"args": []string{"python3", workload.AgentPath, strconv.Itoa(workload.Port)}, "cwd": "/",
+			"args": args, "cwd": "/",
 			"env":  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-			"user": m{"uid": 0, "gid": 0},
+			"user": m{"uid": 0, "gid": 0}, "capabilities": m{"bounding": rootsCapabilities, "effective": rootsCapabilities, "permitted": rootsCapabilities},
 		},
 		"root":     m{"path": "rootfs"},
 		"hostname": "runsc",
@@ -103,6 +109,9 @@ func (r *runsc) writeBundle() error {
 	}
 	return nil
 }
+
+// rootsCapabilities are those that programs need to become another user and to open many files.
+var rootsCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_RESOURCE", "CAP_KILL"}
 
 // command returns a runsc command. Options differ from the defaults where that makes the comparison
 // even, or easier for runsc: the same platform, written data stays in memory as with us, no network
@@ -184,8 +193,8 @@ func (r *runsc) await(ctx context.Context, id string) error {
 }
 
 // meter returns the meter of all containers.
-func (r *runsc) meter() meter {
-	return meter{pace: r.pace, speed: r.speed, trees: func() (time.Duration, error) {
+func (r *runsc) meter() cost.Meter {
+	return cost.Meter{Pace: r.pace, Speed: r.speed, Trees: func() (time.Duration, error) {
 		roots, err := procfs.Find(r.dir)
 		if err != nil {
 			return 0, err

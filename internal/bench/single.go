@@ -51,7 +51,7 @@ func (b *bench) single(ctx context.Context) error {
 }
 
 func (b *bench) create(ctx context.Context) (sample, error) {
-	c, err := b.meter().start(ctx)
+	c, err := b.meter().Start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (b *bench) create(ctx context.Context) (sample, error) {
 	}
 	s[firstExecMS] = millis(time.Since(began))
 	s[allReadyMS] = s[firstExecMS]
-	if err := c.stop(ctx, s, 1, 0); err != nil {
+	if err := stop(ctx, c, s, 1, 0); err != nil {
 		return nil, err
 	}
 	if s[privateMiB], err = b.s.PrivateMiB(ctx, []string{sb.ID}); err != nil {
@@ -85,7 +85,7 @@ func (b *bench) roundtrips(ctx context.Context, name string, do func(context.Con
 	}
 	// The daemon starts new blank sentries after a create, and many when it has just started:
 	// a round trip takes a third longer meanwhile.
-	if err := b.meter().settle(ctx, 1); err != nil {
+	if err := b.meter().Settle(ctx, 1); err != nil {
 		return err
 	}
 	var samples []sample

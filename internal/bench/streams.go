@@ -57,7 +57,7 @@ func (b *bench) streams(ctx context.Context) error {
 	if _, err := b.c.Processes.Start(ctx, sb.ID, api.StartRequest{Argv: []string{"python3", "-c", b.stream.sender()}}); err != nil {
 		return err
 	}
-	if err := b.meter().settle(ctx, 1); err != nil {
+	if err := b.meter().Settle(ctx, 1); err != nil {
 		return err
 	}
 	for _, op := range streamOps {
@@ -180,7 +180,7 @@ func (b *bench) attaches(ctx context.Context) error {
 }
 
 func (b *bench) attach(ctx context.Context, ref string, pid int) (sample, error) {
-	if err := b.meter().settle(ctx, 1); err != nil {
+	if err := b.meter().Settle(ctx, 1); err != nil {
 		return nil, err
 	}
 	s := sample{workMS: b.speed.Sample()}

@@ -42,6 +42,22 @@ func (s *Session) Probe(ctx context.Context, ref string) error {
 	return err
 }
 
+// Run runs a command in a sandbox, which must succeed.
+func (s *Session) Run(ctx context.Context, ref string, argv []string) error {
+	_, err := s.run(ctx, ref, api.ExecRequest{Argv: argv})
+	return err
+}
+
+// ForkAsking makes n children of a sandbox, and runs a command in each: what asks the program that it
+// is forked for.
+func (s *Session) ForkAsking(ctx context.Context, ref string, n int, argv []string) (*Forked, error) {
+	f, began, err := s.fork(ctx, ref, n, "")
+	if err != nil {
+		return nil, err
+	}
+	return f, s.answer(ctx, f, began, api.ExecRequest{Argv: argv})
+}
+
 // Fork makes n children of a sandbox and runs a command in each. It names them prefix-1, prefix-2,
 // …, or not at all if prefix is empty. A failed child is an error.
 func (s *Session) Fork(ctx context.Context, ref string, n int, prefix string) (*Forked, error) {
@@ -49,7 +65,7 @@ func (s *Session) Fork(ctx context.Context, ref string, n int, prefix string) (*
 	if err != nil {
 		return nil, err
 	}
-	return f, s.answer(ctx, f, began)
+	return f, s.answer(ctx, f, began, probe())
 }
 
 // ForkUntouched makes n children of a sandbox that run no command yet: FirstExec
@@ -80,7 +96,7 @@ func (s *Session) Restore(ctx context.Context, ref string, n int) (*Forked, erro
 	if err != nil {
 		return nil, err
 	}
-	return f, s.answer(ctx, f, began)
+	return f, s.answer(ctx, f, began, probe())
 }
 
 // Explore makes n children of a sandbox by one exploration, which runs a command in each and keeps all.
@@ -137,10 +153,10 @@ func forked(res *api.ForkResult, began time.Time) (*Forked, error) {
 }
 
 // answer has each child run a command.
-func (s *Session) answer(ctx context.Context, f *Forked, began time.Time) error {
+func (s *Session) answer(ctx context.Context, f *Forked, began time.Time, req api.ExecRequest) error {
 	var mu sync.Mutex
 	return Each(ctx, len(f.Children), func(ctx context.Context, i int) error {
-		if err := s.Probe(ctx, f.Children[i].ID); err != nil {
+		if _, err := s.run(ctx, f.Children[i].ID, req); err != nil {
 			return fmt.Errorf("first command in child %d of %d: %w", i+1, len(f.Children), err)
 		}
 		mu.Lock()

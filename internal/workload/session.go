@@ -46,6 +46,11 @@ func (s *Session) Create(ctx context.Context, image, name string) (*api.Sandbox,
 	return s.c.Sandboxes.Create(ctx, api.CreateRequest{Image: image, Name: name, Metadata: s.label()})
 }
 
+// CreateLimited makes a sandbox with limits.
+func (s *Session) CreateLimited(ctx context.Context, image string, limits api.Limits) (*api.Sandbox, error) {
+	return s.c.Sandboxes.Create(ctx, api.CreateRequest{Image: image, Limits: limits, Metadata: s.label()})
+}
+
 // CreateNetworked makes a sandbox with a network, or without one if it is nil.
 func (s *Session) CreateNetworked(ctx context.Context, image string, network *api.NetworkRequest) (*api.Sandbox, error) {
 	return s.c.Sandboxes.Create(ctx, api.CreateRequest{Image: image, Metadata: s.label(), Network: network})

@@ -1,4 +1,7 @@
-package bench
+// Package cost measures what children cost the machine: processor time from idle to idle, and memory.
+//
+// The package must never know what the children are, nor how they are shown.
+package cost
 
 import (
 	"context"
@@ -8,19 +11,19 @@ import (
 	"ramet.dev/ramet/internal/observe/procfs"
 )
 
-// pace is the timing of the wait for idle processes.
-type pace struct {
-	// poll is the time between two readings.
-	poll time.Duration
-	// quiet is how long the processes must be idle.
-	quiet time.Duration
-	// most bounds the wait for processes that are never idle.
-	most time.Duration
+// Pace is the timing of the wait for idle processes.
+type Pace struct {
+	// Poll is the time between two readings.
+	Poll time.Duration
+	// Quiet is how long the processes must be idle.
+	Quiet time.Duration
+	// Most bounds the wait for processes that are never idle.
+	Most time.Duration
 }
 
-// realPace suits a daemon that waits for 150 ms before it starts new sentries for those that were
+// Real suits a daemon that waits for 150 ms before it starts new sentries for those that were
 // taken from its pool.
-var realPace = pace{poll: 100 * time.Millisecond, quiet: 400 * time.Millisecond, most: 5 * time.Second}
+var Real = Pace{Poll: 100 * time.Millisecond, Quiet: 400 * time.Millisecond, Most: 5 * time.Second}
 
 const (
 	// quietShare and quietShareEach are the shares of one processor below which processes are
@@ -34,7 +37,7 @@ const (
 	hostMemoryFrom = 20
 )
 
-// cost is the cost of a number of children on this machine.
+// Cost is the cost of a number of children on this machine.
 //
 // Processor time is that of all processes that work for them: the daemon or the runsc commands, the
 // sandboxes, the processes in which guest code runs, and those that have ended. It is measured from
@@ -46,75 +49,82 @@ const (
 // number of children. It includes the pages that the source copied because of the fork, page tables
 // and kernel stacks, but also everything that other programs did meanwhile. It is therefore used
 // for many children only.
-type cost struct {
-	meter
-	cpu    time.Duration
-	memory int64
-	work   float64 // milliseconds of a fixed piece of work: see speed
+type Cost struct {
+	Meter
+	CPU    time.Duration // at the start
+	Memory int64         // likewise
+	Work   float64       // milliseconds of a fixed piece of work: see speed
 }
 
-// meter reads the processor time of the processes that are measured.
-type meter struct {
-	trees func() (time.Duration, error)
-	pace  pace
-	speed *speed.Meter
+// Meter reads the processor time of the processes that are measured.
+type Meter struct {
+	Trees func() (time.Duration, error)
+	Pace  Pace
+	Speed *speed.Meter
 }
 
-// start waits until the processes are idle, and starts to measure.
-func (m meter) start(ctx context.Context) (*cost, error) {
-	c := &cost{meter: m}
-	if err := c.settle(ctx, 0); err != nil {
+// Start waits until the processes are idle, and starts to measure.
+func (m Meter) Start(ctx context.Context) (*Cost, error) {
+	c := &Cost{Meter: m}
+	if err := c.Settle(ctx, 0); err != nil {
 		return nil, err
 	}
-	c.work = c.speed.Sample()
+	c.Work = c.Speed.Sample()
 	mem, err := procfs.ReadMemory()
 	if err != nil {
 		return nil, err
 	}
-	c.memory = mem.Occupied
-	c.cpu, err = c.trees()
+	c.Memory = mem.Occupied
+	c.CPU, err = c.Trees()
 	return c, err
 }
 
-// stop waits until the processes are idle, and adds the cost of n children since the start to s.
-// besides is processor time that trees does not include.
-func (c *cost) stop(ctx context.Context, s sample, n int, besides time.Duration) error {
-	if err := c.settle(ctx, n); err != nil {
-		return err
+// Spent is what a child cost.
+type Spent struct {
+	CPUMS float64
+	// HostMiB is by the memory of the machine, and nil for few children.
+	HostMiB *float64
+}
+
+// Stop waits until the processes are idle, and returns the cost of each of n children since the start.
+// besides is processor time that Trees does not include.
+func (c *Cost) Stop(ctx context.Context, n int, besides time.Duration) (spent Spent, err error) {
+	if err := c.Settle(ctx, n); err != nil {
+		return spent, err
 	}
 	m, err := procfs.ReadMemory()
 	if err != nil {
-		return err
+		return spent, err
 	}
-	cpu, err := c.trees()
+	cpu, err := c.Trees()
 	if err != nil {
-		return err
+		return spent, err
 	}
-	s[workMS] = c.work
-	s[cpuMS] = millis(cpu-c.cpu+besides) / float64(n)
+	spent.CPUMS = float64((cpu - c.CPU + besides).Microseconds()) / 1000 / float64(n)
 	if n >= hostMemoryFrom {
-		s[hostPrivateMiB] = float64(m.Occupied-c.memory) / (1 << 20) / float64(n)
+		mib := float64(m.Occupied-c.Memory) / (1 << 20) / float64(n)
+		spent.HostMiB = &mib
 	}
-	return nil
+	return spent, nil
 }
 
-// settle waits until the processes, with n new sandboxes among them, are idle.
-func (m meter) settle(ctx context.Context, n int) error {
+// Settle waits until the processes, with n new sandboxes among them, are idle.
+func (m Meter) Settle(ctx context.Context, n int) error {
 	share := quietShare + quietShareEach*float64(n)
-	ticker := time.NewTicker(m.pace.poll)
+	ticker := time.NewTicker(m.Pace.Poll)
 	defer ticker.Stop()
 	began, last := time.Now(), time.Now()
-	used, err := m.trees()
+	used, err := m.Trees()
 	if err != nil {
 		return err
 	}
-	for quiet := time.Duration(0); quiet < m.pace.quiet && time.Since(began) < m.pace.most; {
+	for quiet := time.Duration(0); quiet < m.Pace.Quiet && time.Since(began) < m.Pace.Most; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ticker.C:
 		}
-		now, err := m.trees()
+		now, err := m.Trees()
 		if err != nil {
 			return err
 		}
@@ -128,10 +138,3 @@ func (m meter) settle(ctx context.Context, n int) error {
 	}
 	return nil
 }
-
-// meter returns the meter of the daemon and its sandboxes.
-func (b *bench) meter() meter {
-	return meter{trees: func() (time.Duration, error) { return procfs.TreeCPU(b.daemon) }, pace: b.pace, speed: &b.speed}
-}
-
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,4 +1,4 @@
-package bench
+package machine
 
 import (
 	"fmt"
@@ -9,28 +9,28 @@ import (
 	"ramet.dev/ramet/internal/observe/procfs"
 )
 
-// usage is the processor time of the machine, and our part of it.
-type usage struct {
+// Usage is the processor time of the machine, and our part of it.
+type Usage struct {
 	at         time.Time
 	busy, ours time.Duration
 }
 
-// usage reads the processor time of the machine, and that of the daemon with its
+// Used reads the processor time of the machine, and that of the daemon with its
 // sandboxes and of this process.
-func (b *bench) usage() (usage, error) {
-	u := usage{at: time.Now()}
+func Used(daemon int) (Usage, error) {
+	u := Usage{at: time.Now()}
 	var err error
 	if u.busy, err = procfs.Busy(); err != nil {
 		return u, err
 	}
-	if u.ours, err = procfs.TreeCPU(b.daemon, os.Getpid()); err != nil {
+	if u.ours, err = procfs.TreeCPU(daemon, os.Getpid()); err != nil {
 		return u, fmt.Errorf("read processor time of the daemon: %w", err)
 	}
 	return u, nil
 }
 
-// othersSince returns the percentage of all processors that other processes used since before.
-func (u usage) othersSince(before usage) float64 {
+// OthersSince returns the percentage of all processors that other processes used since before.
+func (u Usage) OthersSince(before Usage) float64 {
 	others := (u.busy - before.busy) - (u.ours - before.ours)
 	all := u.at.Sub(before.at) * time.Duration(runtime.NumCPU())
 	return 100 * max(0, float64(others)/float64(all))
