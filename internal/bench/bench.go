@@ -130,7 +130,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{caseInARow, b.inARow}, {caseCold, func(ctx context.Context) error { return coldFork(ctx, b) }}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}, {caseThousand, b.thousand}} {
+	}{{caseInARow, b.inARow}, {caseCold, func(ctx context.Context) error { return coldFork(ctx, b) }}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}, {caseThousand, programBench{b}.thousand}} {
 		if !b.wants(c.name) {
 			continue
 		}
@@ -138,7 +138,7 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := b.programs(ctx); err != nil {
+	if err := (programBench{b}).all(ctx); err != nil {
 		return err
 	}
 	after, err := machine.Used(b.daemon)

@@ -22,20 +22,23 @@ func programCase(p *programs.Program) string {
 	return caseFork + "-" + name
 }
 
-// programs forks what people run. The first answer is that of the program, not of any command.
-func (b *bench) programs(ctx context.Context) error {
+// programBench is the part of a run that forks what people run.
+type programBench struct{ *bench }
+
+// all forks all of it. The first answer is that of the program, not of any command.
+func (b programBench) all(ctx context.Context) error {
 	for _, p := range programs.All() {
 		if !b.wants(programCase(&p)) {
 			continue
 		}
-		if err := b.program(ctx, &p); err != nil {
+		if err := b.one(ctx, &p); err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
 	return nil
 }
 
-func (b *bench) program(ctx context.Context, p *programs.Program) error {
+func (b programBench) one(ctx context.Context, p *programs.Program) error {
 	b.progress("start %s", p.Name)
 	ref, err := p.Create(ctx, b.c, b.s, func(api.Progress) {})
 	if code := api.CodeOf(err); code == api.CodeUnavailable || code == api.CodeUnsupported {
@@ -48,7 +51,7 @@ func (b *bench) program(ctx context.Context, p *programs.Program) error {
 	if reason, err := cannotCompare(b.opts.Runsc); err != nil {
 		return err
 	} else if reason == "" {
-		if err := b.programInRunsc(ctx, p, ref); err != nil {
+		if err := b.inRunsc(ctx, p, ref); err != nil {
 			b.note("%s in stock runsc was left out: %v", p.Name, err)
 		}
 	}
@@ -79,9 +82,9 @@ func (b *bench) program(ctx context.Context, p *programs.Program) error {
 	return b.s.Destroy(ctx, ref)
 }
 
-// programInRunsc makes a checkpoint of the program in a container of stock runsc, with the files of the
+// inRunsc makes a checkpoint of the program in a container of stock runsc, with the files of the
 // sandbox ref, and restores it once.
-func (b *bench) programInRunsc(ctx context.Context, p *programs.Program, ref string) (err error) {
+func (b programBench) inRunsc(ctx context.Context, p *programs.Program, ref string) (err error) {
 	r, err := newRunsc(b.opts.Runsc, b.pace, &b.speed)
 	if err != nil {
 		return err
@@ -124,7 +127,7 @@ func (b *bench) programInRunsc(ctx context.Context, p *programs.Program, ref str
 }
 
 // thousand makes a thousand children of the small source, all of which answer.
-func (b *bench) thousand(ctx context.Context) error {
+func (b programBench) thousand(ctx context.Context) error {
 	ref, err := b.warm(ctx, sourceSmall, 0)
 	if err != nil {
 		return err
