@@ -44,12 +44,11 @@ func (m *Memory) Loosen(ctx context.Context, k *kernel.Kernel) Ranges {
 	}
 	m.loosening.Store(true)
 	defer m.loosening.Store(false)
-	var private []memmap.FileRange
-	for _, memory := range memories(k) {
+	return ofEach(memories(k), func(memory *mm.MemoryManager) (private []memmap.FileRange) {
 		m.loosen(ctx, memory)
-		whileUsed(ctx, memory, func() { private = copyOnWrite(private, memory) })
-	}
-	return normalize(private)
+		whileUsed(ctx, memory, func() { private = copyOnWrite(nil, memory) })
+		return private
+	})
 }
 
 // loosen takes large mappings from one process. It has hold of the process's memory for

@@ -188,18 +188,24 @@ func (m *Memory) Settle(held []snapfile.Held) {
 }
 
 // privateRanges returns the file ranges of all private mappings, and makes them
-// copy-on-write in their address spaces as a side effect. Most of the time is spent on waiting for
-// the processes that what they have mapped is taken from.
+// copy-on-write in their address spaces as a side effect.
 func (m *Memory) privateRanges(k *kernel.Kernel) Ranges {
-	all := memories(k)
+	return ofEach(memories(k), func(memory *mm.MemoryManager) []memmap.FileRange {
+		copyInSmallPieces(memory)
+		return copyOnWrite(nil, memory)
+	})
+}
+
+// ofEach returns what do returns for all of them. It does several at a time: most of the time is spent on
+// waiting for processes that something is taken from.
+func ofEach(all []*mm.MemoryManager, do func(*mm.MemoryManager) []memmap.FileRange) Ranges {
 	ranges := make([][]memmap.FileRange, len(all))
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(all)) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; int(i) < len(all); i = next.Add(1) - 1 {
-				copyInSmallPieces(all[i])
-				ranges[i] = copyOnWrite(nil, all[i])
+				ranges[i] = do(all[i])
 			}
 		})
 	}
