@@ -27,6 +27,7 @@ func makers(bulkMiB int) map[string]func() (item, error) {
 		"cwd":     newCwd,
 		"mount":   newMount,
 		"proc":    newProc,
+		"fuse":    newFuse,
 		"inotify": newInotify,
 		// Streams.
 		"pipe":     newPipe,
