@@ -31,7 +31,10 @@ func extraRules() seccomp.SyscallRules {
 		// Received descriptors are marked close-on-exec.
 		unix.SYS_FCNTL: seccomp.PerArg{seccomp.AnyValue{}, seccomp.EqualTo(unix.F_SETFD), seccomp.EqualTo(unix.FD_CLOEXEC)},
 		// Timers become precise when a sandbox has settled.
-		unix.SYS_PRCTL: seccomp.PerArg{seccomp.EqualTo(unix.PR_SET_TIMERSLACK)},
+		unix.SYS_PRCTL: seccomp.Or{
+			seccomp.PerArg{seccomp.EqualTo(unix.PR_SET_TIMERSLACK)},
+			seccomp.PerArg{seccomp.EqualTo(unix.PR_SET_PDEATHSIG), seccomp.EqualTo(unix.SIGKILL)}, // of a copy: see below
+		},
 		// A copy of the process with one thread, and no descriptors but some: see selffork.Copy.
 		unix.SYS_CLONE: seccomp.PerArg{seccomp.EqualTo(unix.SIGCHLD | unix.CLONE_PIDFD), seccomp.EqualTo(0), seccomp.AnyValue{}, seccomp.EqualTo(0), seccomp.EqualTo(0)},
 		unix.SYS_MMAP: seccomp.Or{

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -167,6 +170,66 @@ func TestChildSentryDies(t *testing.T) {
 	if failed == 0 {
 		t.Error("no child was hit: the test proves nothing")
 	}
+}
+
+// TestCopyDies kills the copy of a sentry that saves the state of many objects. The fork is made all the
+// same, by the sentry itself.
+func TestCopyDies(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("base")
+	n.Hold("base", "-value", "zero", "-only", "crowd,twins,heap")
+	base := sentryOf(n, "base")
+	killed := 0
+	for range harness.CrashRounds(t) {
+		done, hit := make(chan struct{}), make(chan int)
+		go func() {
+			for {
+				select {
+				case <-done:
+					hit <- 0
+					return
+				default:
+				}
+				if pid := copyOf(base); pid > 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
+					hit <- 1
+					return
+				}
+			}
+		}()
+		child := n.Fork("base", 1)[0]
+		close(done)
+		killed += <-hit
+		n.MustHold(child.ID, "zero")
+		n.MustHold("base", "zero")
+		n.DestroyAllBut("base")
+	}
+	if killed == 0 {
+		t.Error("no copy was found: the test proves nothing")
+	}
+}
+
+// copyOf returns the process that is a copy of a sentry, or 0: of its children, the others of which are
+// its platform's, the one that has the stack that a program begins with.
+func copyOf(sentry int) int {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", sentry, sentry))
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", sentry))
+	for _, task := range tasks {
+		more, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", sentry, task.Name()))
+		children = append(append(children, ' '), more...)
+	}
+	if err != nil {
+		return 0
+	}
+	for _, name := range strings.Fields(string(children)) {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid)); strings.Contains(string(maps), "[stack]") {
+			return pid
+		}
+	}
+	return 0
 }
 
 // TestZygoteDies kills the process that sentries are forks of while they are being
