@@ -35,11 +35,12 @@ import (
 // milliseconds, writing that many as much.
 const manyObjects = 600
 
-// How long the copy may take: to copy pages, while the guest stands still, and then. The first is for
-// each GiB of the sandbox.
+// How long the copy may take: to copy pages, while the guest stands still, for each GiB and one more, and
+// then, in all and for each object. Most take a hundredth of that.
 const (
-	pagesWithin = 5 * gotime.Second
-	savedWithin = gotime.Minute
+	pagesWithin = gotime.Second
+	savedWithin = 10 * gotime.Second
+	eachWithin  = gotime.Millisecond
 )
 
 // errApart says that a freeze is to be made without a copy of the process.
@@ -171,7 +172,7 @@ func (w *afterPages) Close() error { return nil }
 
 // awaitCopy waits for the end of the copy, and says in frozen what it has written to file.
 func (f *freezing) awaitCopy(file *os.File, frozen *wire.Frozen) error {
-	if err := f.copy.End(savedWithin); err != nil {
+	if err := f.copy.End(savedWithin + gotime.Duration(f.objects)*eachWithin); err != nil {
 		return fmt.Errorf("%w: %w", errApart, err)
 	}
 	data, err := kern.MapFile(file)

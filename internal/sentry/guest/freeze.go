@@ -30,8 +30,13 @@ import (
 // Should gone report that the caller went away, which may have been long before it is
 // this call's turn, nothing is done.
 func (g *Guest) Freeze(req *wire.Freeze, file *os.File, gone func() bool) (*wire.Frozen, error) {
-	apart := g.forker != nil && !req.Rest && objects(g.k.Kernel) >= manyObjects
-	frozen, err := g.freeze(req, file, gone, apart)
+	many := 0
+	if g.forker != nil && !req.Rest {
+		if many = objects(g.k.Kernel); many < manyObjects {
+			many = 0
+		}
+	}
+	frozen, err := g.freeze(req, file, gone, many)
 	if !errors.Is(err, errApart) {
 		return frozen, err
 	}
@@ -39,10 +44,11 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File, gone func() bool) (*wire
 	if err := file.Truncate(0); err != nil {
 		return nil, fmt.Errorf("empty snapshot file: %w", err)
 	}
-	return g.freeze(req, file, gone, false)
+	return g.freeze(req, file, gone, 0)
 }
 
-func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, apart bool) (*wire.Frozen, error) {
+// freeze has a copy of the process save the kernel if it has many objects, so many: 0 is for none.
+func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, many int) (*wire.Frozen, error) {
 	g.Gate.Lock()
 	unlock := sync.OnceFunc(g.Gate.Unlock)
 	defer unlock()
@@ -52,7 +58,7 @@ func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, apart 
 	if g.Gate.Paused() && !req.Rest {
 		return nil, gate.ErrPaused
 	}
-	f := &freezing{g: g, apart: apart, stages: stages.Begin(), unpin: g.release}
+	f := &freezing{g: g, apart: many > 0, objects: many, stages: stages.Begin(), unpin: g.release}
 	collect := sync.OnceFunc(g.collector.stop())
 	defer collect()
 	f.stages.Mark("wait")
@@ -66,7 +72,7 @@ func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, apart 
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
 	}
-	if apart {
+	if f.apart {
 		g.mem.MakeRoom(file, snapfile.PagesOffset, private)
 	}
 	f.stages.Mark("find")
@@ -84,15 +90,16 @@ const stateRoom = 512 << 10
 
 // freezing is one freeze under way.
 type freezing struct {
-	g      *Guest
-	apart  bool           // a copy of the process saves the kernel
-	copy   *selffork.Copy // that one
-	stages stages.Stages
-	pinned *cow.Pinned
-	state  bytes.Buffer
-	meta   bytes.Buffer
-	writer *cow.Writer
-	files  snapfile.Files
+	g       *Guest
+	apart   bool           // a copy of the process saves the kernel
+	objects int            // about how many there are then
+	copy    *selffork.Copy // that one
+	stages  stages.Stages
+	pinned  *cow.Pinned
+	state   bytes.Buffer
+	meta    bytes.Buffer
+	writer  *cow.Writer
+	files   snapfile.Files
 	// outputs refers to memory that does not change while the guest runs on.
 	outputs []snapfile.Output
 	// unpin drops the pins of a freeze that failed.
