@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime/metrics"
 	"sync"
 	gotime "time"
 	"unsafe"
@@ -62,6 +63,19 @@ func objects(k *kernel.Kernel) (n int) {
 		files.ForEach(ctx, func(int32, *vfs.FileDescription, kernel.FDFlags) bool { n++; return true })
 	}
 	return n + cow.CountMapped(k)/4 // most are of files that others have mapped, too
+}
+
+// hasRoom reports whether the sandbox's limit of memory leaves room for a copy of the process: at the worst
+// it has all of the heap once more.
+func (g *Guest) hasRoom() bool {
+	limit := g.id().Limits.MemoryMiB << 20
+	if limit == 0 {
+		return true
+	}
+	used, err := g.mem.MemoryFile().TotalUsage()
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(heap)
+	return err == nil && used+2*heap[0].Value.Uint64() < uint64(limit)
 }
 
 // copyApart makes the copy, which saves the kernel to file, and returns when the guest may go on.

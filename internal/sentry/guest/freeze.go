@@ -58,7 +58,7 @@ func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, many i
 	if g.Gate.Paused() && !req.Rest {
 		return nil, gate.ErrPaused
 	}
-	f := &freezing{g: g, apart: many > 0, objects: many, stages: stages.Begin(), unpin: g.release}
+	f := &freezing{g: g, apart: many > 0 && g.hasRoom(), objects: many, stages: stages.Begin(), unpin: g.release}
 	collect := sync.OnceFunc(g.collector.stop())
 	defer collect()
 	f.stages.Mark("wait")
