@@ -24,7 +24,7 @@ func TestInherit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const kinds = 40 // of state, see the guest program
+	const kinds = 39 // of state, see the guest program
 	if err := r.Check("parent", "", "zero"); err != nil || len(r.Values) != kinds {
 		t.Fatalf("parent holds %d kinds of state, not %d: %v", len(r.Values), kinds, err)
 	}

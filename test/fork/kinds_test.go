@@ -18,7 +18,7 @@ var missingKinds = map[string]string{
 	"EAFNOSUPPORT":    "alg bluetooth can vsock xdp",
 	"EPROTONOSUPPORT": "audit connector generic netfilter sock-diag uevent xfrm",
 	"ENOSYS":          "cachestat fanotify fsmount fsopen fspick io-uring landlock landlock-version memfd-secret mount-setattr open-tree open-tree-all open-tree-clone process-madvise quotactl-fd rseq userfaultfd",
-	"ENOENT":          "dev-console dev-kmsg dev-kvm dev-loop-control dev-mem dev-net-tun dev-port dev-rtc dev-snapshot dev-tty0 dev-ttyS0 dev-uinput dev-userfaultfd dev-vhost-net ns-pid_for_children ns-time",
+	"ENOENT":          "dev-console dev-fuse dev-kmsg dev-kvm dev-loop-control dev-mem dev-net-tun dev-port dev-rtc dev-snapshot dev-tty0 dev-ttyS0 dev-uinput dev-userfaultfd dev-vhost-net ns-pid_for_children ns-time",
 	"ENXIO":           "dev-tty", // they have no terminal
 	"EINVAL":          "dnotify lease memfd-huge mptcp pipe-packets sctp seccomp-listener timer-alarm unshare-time",
 	"EACCES":          "key",
@@ -31,8 +31,8 @@ var missingKinds = map[string]string{
 // missingForRoot and missingForUsers are those for which it matters who asks.
 var (
 	missingForRoot = map[string]string{
-		"EINVAL": "bpf-map mount-fuse", // it needs a server
-		"ENODEV": "mount-9p mount-bpf mount-cgroup mount-cgroup2 mount-debugfs mount-dev mount-erofs mount-ramet mount-ramfs mount-securityfs",
+		"EINVAL": "bpf-map",
+		"ENODEV": "mount-9p mount-bpf mount-cgroup mount-cgroup2 mount-debugfs mount-dev mount-erofs mount-fuse mount-ramet mount-ramfs mount-securityfs",
 	}
 	missingForUsers = map[string]string{
 		"EPERM": "bpf-map bpf-program chroot mount-bind mount-devpts mount-devtmpfs mount-mqueue mount-overlay mount-proc mount-sysfs mount-tmpfs tcp-filter unshare-cgroup unshare-ipc unshare-net unshare-pid unshare-uts " +

@@ -27,7 +27,6 @@ func makers(bulkMiB int) map[string]func() (item, error) {
 		"cwd":     newCwd,
 		"mount":   newMount,
 		"proc":    newProc,
-		"fuse":    newFuse,
 		"inotify": newInotify,
 		// Streams.
 		"pipe":     newPipe,

@@ -11,7 +11,6 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/dev"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/devpts"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/devtmpfs"
-	"gvisor.dev/gvisor/pkg/sentry/fsimpl/fuse"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/mqfs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/overlay"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/proc"
@@ -41,7 +40,6 @@ func registerFilesystems(k *kernel.Kernel) error {
 	v.MustRegisterFilesystemType(dev.Name, &dev.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{})
 	v.MustRegisterFilesystemType(devtmpfs.Name, &devtmpfs.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(rootfs.Name, &rootfs.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{AllowUserList: true})
-	v.MustRegisterFilesystemType(fuse.Name, &fuse.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(overlay.Name, &overlay.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(proc.Name, &proc.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(sys.Name, &sys.FilesystemType{}, user)
@@ -53,9 +51,6 @@ func registerFilesystems(k *kernel.Kernel) error {
 	}
 	if err := ttydev.Register(v); err != nil {
 		return fmt.Errorf("register terminal devices: %w", err)
-	}
-	if err := fuse.Register(v); err != nil {
-		return fmt.Errorf("register /dev/fuse: %w", err)
 	}
 	return nil
 }
