@@ -44,8 +44,8 @@ type State struct {
 
 // Take takes the side state out of the kernel, the interfaces, which a child makes
 // anew, and the connections to the outside, which it does not have. The kernel must be paused
-// until restore has been called.
-func Take(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *State, restore func(), err error) {
+// until restore has been called. sockets returns all sockets of the kernel.
+func Take(ctx context.Context, k *kern.Kernel, mem *cow.Memory, sockets func() []*kernel.SocketRecord) (a *State, restore func(), err error) {
 	mapped, restoreMapped, err := mem.TakeMapped(ctx, k.Kernel)
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func Take(ctx context.Context, k *kern.Kernel, mem *cow.Memory) (a *State, resto
 	network := k.NetStack()
 	counters, restoreCounters := takeCounters(network)
 	a = &State{mapped: mapped, counters: counters}
-	back := []func(){restoreMapped, uplink.TakeConnections(ctx, network, k.ListSockets), restoreCounters}
+	back := []func(){restoreMapped, uplink.TakeConnections(ctx, network, sockets), restoreCounters}
 	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
 		back = append(back, takeInterfaces(network.NetworkProtocolInstance(n)))
 	}

@@ -100,9 +100,9 @@ func (m *Memory) MakeRoom(file *os.File, off int64, private Ranges) {
 }
 
 // ToCopy returns the pages that a save copies, in two parts: those to be copied ahead by the process
-// itself, and the rest, for a copy of the process. The kernel must be paused, and FindCommitted have
-// been called since.
-func (p *Pinned) ToCopy() (ahead, rest Ranges) {
+// itself, and the rest, for a copy of the process, with those that it will look through because it
+// is not known whether they are in use. The kernel must be paused.
+func (p *Pinned) ToCopy() (ahead, rest Ranges, err error) {
 	all := p.mem.inUse(p.drop)
 	room := all.Bytes() * aheadAtMost / 100 &^ (hostarch.PageSize - 1)
 	for _, r := range all {
@@ -116,7 +116,57 @@ func (p *Pinned) ToCopy() (ahead, rest Ranges) {
 			rest = append(rest, r)
 		}
 	}
-	return ahead, rest
+	unknown, err := p.unknown()
+	return ahead, normalize(slices.Concat(rest, unknown)), err
+}
+
+// unknown returns the pages of which it is not known that they are in use, and that the host has: also
+// those that it has swapped out, which it does not tell FindCommitted of.
+func (p *Pinned) unknown() (found []memmap.FileRange, err error) {
+	file := reflect.ValueOf(p.mem.mf).Elem()
+	mu := lockerAt(file.FieldByName("mu"))
+	mu.lock()
+	defer mu.unlock()
+	fd := int(p.mem.file.Fd())
+	at := memmap.FileRange{} // what the host has from there on
+	visit(file.FieldByName("memAcct"), func(start, end uint64, a *account) {
+		if a.knownCommitted || a.wasteOrReleasing {
+			return
+		}
+		p.drop.minus(memmap.FileRange{Start: start, End: end}, func(part memmap.FileRange) {
+			for err == nil && part.Length() > 0 {
+				if at.End <= part.Start {
+					if at, err = nextData(fd, part.Start); err != nil {
+						return
+					}
+				}
+				if at.Start >= part.End {
+					return
+				}
+				both := at.Intersect(part)
+				found = append(found, both)
+				part.Start = both.End
+			}
+		})
+	})
+	return found, err
+}
+
+// nextData returns the next pages from an offset on that a file has. Behind the last there are none.
+func nextData(fd int, from uint64) (memmap.FileRange, error) {
+	const most = 1 << 62
+	start, err := unix.Seek(fd, int64(from), unix.SEEK_DATA)
+	if err == unix.ENXIO {
+		return memmap.FileRange{Start: most, End: most + hostarch.PageSize}, nil
+	}
+	var end int64
+	if err == nil {
+		end, err = unix.Seek(fd, start, unix.SEEK_HOLE)
+	}
+	if err != nil {
+		return memmap.FileRange{}, fmt.Errorf("find memory in use: %w", err)
+	}
+	return memmap.FileRange{Start: uint64(start), End: uint64(end)}, nil
 }
 
 // CopyAhead copies the pages of ahead to where a Writer has left room for them.

@@ -23,6 +23,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/rootfs"
 )
 
 // The state of a kernel with many objects takes longer to write than a guest should stand still. So
@@ -37,17 +38,17 @@ import (
 const manyObjects = 600
 
 // How long the copy may take: to copy pages, while the guest stands still, for each GiB and one more, and
-// then, in all and for each object. Most take a hundredth of that.
+// then. Most take a hundredth of that, and 20 000 pairs of sockets half. The daemon waits twice as long, so
+// that there is time for a freeze without a copy.
 const (
 	pagesWithin = gotime.Second
-	savedWithin = 10 * gotime.Second
-	eachWithin  = gotime.Millisecond
+	savedWithin = 12 * gotime.Second
 )
 
 // errApart says that a freeze is to be made without a copy of the process.
 var errApart = errors.New("save apart")
 
-// objects estimates how many objects there are to save. The kernel may run.
+// objects estimates how many objects there are to save. The kernel may run, but not be saved.
 func objects(k *kernel.Kernel) (n int) {
 	ctx := k.SupervisorContext()
 	tables := map[*kernel.FDTable]bool{}
@@ -93,7 +94,10 @@ func (f *freezing) copyApart(file *os.File) (err error) {
 	// The clock is on a page that is copied.
 	g.k.Timekeeper().Pause()
 	defer g.k.Timekeeper().Resume(clockPage(g.k.Kernel))
-	ahead, rest := f.pinned.ToCopy()
+	ahead, rest, err := f.pinned.ToCopy()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errApart, err)
+	}
 	copied := make(chan struct{})
 	f.writer = cow.NewWriter(f.pinned, file, snapfile.PagesOffset, ahead, sync.OnceFunc(func() { close(copied) }))
 	do := func(say func()) error { return f.saveInCopy(file, memory, rest, copied, say) }
@@ -121,7 +125,7 @@ func clockPage(k *kernel.Kernel) *kernel.VDSOParamPage {
 func (f *freezing) saveInCopy(file, memory *os.File, rest cow.Ranges, copied <-chan struct{}, say func()) error {
 	ctx := f.g.k.SupervisorContext()
 	log.SetTarget(quiet{}) // of the clock, whose page is not there
-	if err := f.g.mem.Secede(rest); err != nil {
+	if err := errors.Join(f.g.mem.Secede(rest), rootfs.Tree(f.g.disk.fs).Store().Protect()); err != nil {
 		return err
 	}
 	// Pages that are zero are given back to the host while memory is saved: the original goes on with them.
@@ -139,10 +143,11 @@ func (f *freezing) saveInCopy(file, memory *os.File, rest cow.Ranges, copied <-c
 	}
 	// Nothing is done before the pages are copied that can be done then.
 	show := cow.HideMapped(f.g.k.Kernel)
+	sockets := f.g.k.ListSockets() // a save holds the lock that this takes
 	state := &afterPages{Buffer: &f.state, copied: copied, then: func() error {
 		say()
 		show()
-		_, err := f.setAside(ctx, detached)
+		_, err := f.setAside(ctx, detached, func() []*kernel.SocketRecord { return sockets })
 		return err
 	}}
 	if err := f.saveKernel(ctx, state); err != nil {
@@ -186,7 +191,7 @@ func (w *afterPages) Close() error { return nil }
 
 // awaitCopy waits for the end of the copy, and says in frozen what it has written to file.
 func (f *freezing) awaitCopy(file *os.File, frozen *wire.Frozen) error {
-	if err := f.copy.End(savedWithin + gotime.Duration(f.objects)*eachWithin); err != nil {
+	if err := f.copy.End(savedWithin); err != nil {
 		return fmt.Errorf("%w: %w", errApart, err)
 	}
 	data, err := kern.MapFile(file)

@@ -11,6 +11,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
@@ -30,13 +31,7 @@ import (
 // Should gone report that the caller went away, which may have been long before it is
 // this call's turn, nothing is done.
 func (g *Guest) Freeze(req *wire.Freeze, file *os.File, gone func() bool) (*wire.Frozen, error) {
-	many := 0
-	if g.forker != nil && !req.Rest {
-		if many = objects(g.k.Kernel); many < manyObjects {
-			many = 0
-		}
-	}
-	frozen, err := g.freeze(req, file, gone, many)
+	frozen, err := g.freeze(req, file, gone, g.forker != nil && !req.Rest)
 	if !errors.Is(err, errApart) {
 		return frozen, err
 	}
@@ -44,11 +39,11 @@ func (g *Guest) Freeze(req *wire.Freeze, file *os.File, gone func() bool) (*wire
 	if err := file.Truncate(0); err != nil {
 		return nil, fmt.Errorf("empty snapshot file: %w", err)
 	}
-	return g.freeze(req, file, gone, 0)
+	return g.freeze(req, file, gone, false)
 }
 
-// freeze has a copy of the process save the kernel if it has many objects, so many: 0 is for none.
-func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, many int) (*wire.Frozen, error) {
+// freeze has a copy of the process save the kernel if it has many objects, and if it may.
+func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, mayCopy bool) (*wire.Frozen, error) {
 	g.Gate.Lock()
 	unlock := sync.OnceFunc(g.Gate.Unlock)
 	defer unlock()
@@ -58,7 +53,7 @@ func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, many i
 	if g.Gate.Paused() && !req.Rest {
 		return nil, gate.ErrPaused
 	}
-	f := &freezing{g: g, apart: many > 0 && g.hasRoom(), objects: many, stages: stages.Begin(), unpin: g.release}
+	f := &freezing{g: g, apart: mayCopy && objects(g.k.Kernel) >= manyObjects && g.hasRoom(), stages: stages.Begin(), unpin: g.release}
 	collect := sync.OnceFunc(g.collector.stop())
 	defer collect()
 	f.stages.Mark("wait")
@@ -72,7 +67,7 @@ func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, many i
 	if err := g.mem.FindCommitted(); err != nil {
 		return nil, fmt.Errorf("find used memory: %w", err)
 	}
-	if f.apart {
+	if f.apart && private != nil {
 		g.mem.MakeRoom(file, snapfile.PagesOffset, private)
 	}
 	f.stages.Mark("find")
@@ -90,16 +85,15 @@ const stateRoom = 512 << 10
 
 // freezing is one freeze under way.
 type freezing struct {
-	g       *Guest
-	apart   bool           // a copy of the process saves the kernel
-	objects int            // about how many there are then
-	copy    *selffork.Copy // that one
-	stages  stages.Stages
-	pinned  *cow.Pinned
-	state   bytes.Buffer
-	meta    bytes.Buffer
-	writer  *cow.Writer
-	files   snapfile.Files
+	g      *Guest
+	apart  bool           // a copy of the process saves the kernel
+	copy   *selffork.Copy // that one
+	stages stages.Stages
+	pinned *cow.Pinned
+	state  bytes.Buffer
+	meta   bytes.Buffer
+	writer *cow.Writer
+	files  snapfile.Files
 	// outputs refers to memory that does not change while the guest runs on.
 	outputs []snapfile.Output
 	// unpin drops the pins of a freeze that failed.
@@ -192,7 +186,7 @@ func (f *freezing) save(req *wire.Freeze, file *os.File) (err error) {
 		return err
 	}
 	f.writer = cow.NewWriter(f.pinned, file, snapfile.PagesOffset, nil, func() {})
-	restore, err := f.setAside(ctx, detached)
+	restore, err := f.setAside(ctx, detached, g.k.ListSockets)
 	if err == nil {
 		err = f.saveKernel(ctx, nopCloser{&f.state})
 		restore()
@@ -216,9 +210,9 @@ func (f *freezing) saveKernel(ctx context.Context, state io.WriteCloser) error {
 }
 
 // setAside takes out of the kernel what is saved in other forms, until restore is called.
-func (f *freezing) setAside(ctx context.Context, detached []string) (restore func(), err error) {
+func (f *freezing) setAside(ctx context.Context, detached []string, sockets func() []*kernel.SocketRecord) (restore func(), err error) {
 	g := f.g
-	side, putBack, err := aside.Take(ctx, g.k, g.mem)
+	side, putBack, err := aside.Take(ctx, g.k, g.mem, sockets)
 	if err != nil {
 		return nil, api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}

@@ -22,6 +22,9 @@ type Copy struct {
 	said  int // an eventfd
 }
 
+// settling is how long the runtime's threads get before the process is copied.
+const settling = 100 * time.Microsecond
+
 // Copy runs do in a copy of the process. All of the program stands still meanwhile, for about a
 // millisecond, and as long as the host takes for the page tables of its memory. The copy has the
 // descriptors of keep, of which do may use no other than these, and standard error; what is shared
@@ -46,6 +49,9 @@ func (f *Forker) Copy(keep []int, do func(say func()) error) (*Copy, error) {
 	// another one, or to allocate memory.
 	processors := runtime.GOMAXPROCS(1)
 	runtime.LockOSThread()
+	// That has woken the runtime's monitor, which takes a lock of the scheduler for a moment.
+	pause := unix.Timespec{Nsec: settling.Nanoseconds()}
+	syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 	mask, err := setMask(^uint64(0))
 	var pid uintptr
 	ended := int32(-1)

@@ -59,6 +59,14 @@ func (f *pageFiles) mapOwn() error {
 	return nil
 }
 
+// Protect makes the pages read-only in this process, for good: it is killed if it writes to one.
+func (f *pageFiles) Protect() error {
+	if err := unix.Mprotect(f.mem, unix.PROT_READ); err != nil {
+		return fmt.Errorf("protect own file: %w", err)
+	}
+	return nil
+}
+
 // inherit maps a segment of an ancestor.
 func (f *pageFiles) inherit(seg Segment) error {
 	size, err := fileSize(seg.File)
