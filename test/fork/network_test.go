@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -442,8 +443,13 @@ func TestForkWithConnectionsOutside(t *testing.T) {
 	if each := (with.StateBytes - without.StateBytes) / 100; each > 700 {
 		t.Errorf("a connection takes %d bytes of the state: what does it consist of?", each)
 	}
+	// So many objects that a copy of the sentry saves them.
+	e.exec(s, "start", "-value", "0", "-only", "crowd")
 	file, frozen := e.freeze(s, "frz_all")
 	defer file.Close()
+	if !slices.ContainsFunc(frozen.Stages, func(s wire.Stage) bool { return s.Name == "copy" }) {
+		t.Errorf("no copy of the sentry saved it: %v", frozen.Stages)
+	}
 	child, _ := e.loadConnected(file, frozen)
 	none := e.load(file, frozen)
 	for _, c := range []struct {
