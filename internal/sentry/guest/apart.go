@@ -38,11 +38,11 @@ import (
 const manyObjects = 600
 
 // How long the copy may take: to copy pages, while the guest stands still, for each GiB and one more, and
-// then. Most take a hundredth of that, and 20 000 pairs of sockets half. The daemon waits twice as long, so
-// that there is time for a freeze without a copy.
+// then. Most take a hundredth of that, and 20 000 pairs of sockets a third. The daemon waits for half a minute,
+// so that most have time for a freeze without a copy.
 const (
 	pagesWithin = gotime.Second
-	savedWithin = 12 * gotime.Second
+	savedWithin = 20 * gotime.Second
 )
 
 // errApart says that a freeze is to be made without a copy of the process.
