@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"os"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
 	"pgregory.net/rapid"
@@ -158,5 +160,68 @@ func TestWriteErrorIsReported(t *testing.T) {
 	cs, err := w.Wait(nil, 1)
 	if err != nil || len(cs) != 1 || cs[0].ID != 5 || cs[0].Err == nil || cs[0].N != 0 {
 		t.Errorf("completions are %+v (%v)", cs, err)
+	}
+}
+
+// TestToCopy looks at which pages a save will copy, before and after it is known that they are in use, and
+// has the first of them copied ahead.
+func TestToCopy(t *testing.T) {
+	mem := newMemory(t)
+	frozen, used := allocate(t, mem, 8, "frozen"), allocate(t, mem, 8, "used")
+	p := &Pinned{mem: mem, drop: normalize([]memmap.FileRange{frozen})}
+	want := memmap.FileRange{Start: used.Start, End: used.Start + 4*page} // see allocate
+	ahead, rest, err := p.ToCopy()
+	if err != nil || len(ahead) != 0 || len(rest) != 1 || rest[0] != want {
+		t.Errorf("of %v it copies %v ahead and then %v (%v) before it is known what is in use", want, ahead, rest, err)
+	}
+	if err := mem.FindCommitted(); err != nil {
+		t.Fatal(err)
+	}
+	ahead, rest, err = p.ToCopy()
+	if err != nil || len(ahead) != 1 || !slices.Equal(normalize(slices.Concat(ahead, rest)), Ranges{want}) {
+		t.Fatalf("of %v it copies %v ahead and then %v (%v)", want, ahead, rest, err)
+	}
+	file := newFile(t, nil)
+	const off = 3 * page
+	if err := p.CopyAhead(file, off, ahead); err != nil {
+		t.Fatal(err)
+	}
+	text := make([]byte, ahead.Bytes())
+	if _, err := file.ReadAt(text, off); err != nil || string(text[:4]) != "used" {
+		t.Errorf("it copied %q, %v", text[:4], err)
+	}
+	w := NewWriter(p, file, off, ahead, func() {})
+	meta := save(t, mem, w)
+	child := newMemory(t)
+	content := make([]byte, w.End())
+	if _, err := file.ReadAt(content, 0); err != nil {
+		t.Fatal(err)
+	}
+	load(t, child, meta, NewReader(child, w.Copies(), content[off:]))
+	for at := want.Start; at < want.End; at += page {
+		if got := textAt(t, child, at, 4); got != "used" {
+			t.Errorf("page %d of the child has %q", at/page, got)
+		}
+	}
+}
+
+// TestSecede has a process that is said to be a copy keep some pages.
+func TestSecede(t *testing.T) {
+	mem := newMemory(t)
+	kept, lost := allocate(t, mem, 2, "kept"), allocate(t, mem, 2, "lost")
+	if err := mem.Secede(Ranges{{Start: kept.Start, End: kept.Start + page}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := textAt(t, mem, kept.Start, 4) + textAt(t, mem, lost.Start, 4); got != "kept\x00\x00\x00\x00" {
+		t.Errorf("it has %q", got)
+	}
+	blocks, err := mem.mf.MapInternal(memmap.FileRange{Start: kept.Start, End: kept.Start + page}, hostarch.ReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(blocks.Head().ToSlice(), "mine")
+	text := make([]byte, 4)
+	if _, err := mem.file.ReadAt(text, int64(kept.Start)); err != nil || string(text) != "kept" {
+		t.Errorf("the original has %q, %v", text, err)
 	}
 }
