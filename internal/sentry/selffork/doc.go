@@ -11,5 +11,9 @@
 // words of m, and on signals being handled on a stack of their own. Its test fails if a
 // toolchain changes one of these.
 //
+// A Copy has one thread only. It relies on the runtime needing no other one while it has a single
+// processor, on threads without a processor holding no lock for longer than a moment, and on its
+// poller being the one that an eventfd wakes.
+//
 // It must never know the purpose of the process, nor gVisor.
 package selffork
