@@ -93,13 +93,13 @@ func (b programBench) inRunsc(ctx context.Context, p *programs.Program, ref stri
 	if err := stock.ExportRoot(ctx, b.c, ref, r.rootfs()); err != nil {
 		return err
 	}
-	if err := r.writeConfig([]string{"/bin/sleep", "infinity"}); err != nil {
+	if err := r.writeConfig(p.Init()); err != nil {
 		return err
 	}
 	if err := r.start(ctx, runscSourceID, "run"); err != nil {
 		return err
 	}
-	if err := r.run(ctx, append([]string{"exec", runscSourceID}, p.Start()...)...); err != nil {
+	if err := r.run(ctx, append([]string{"exec", runscSourceID}, p.Await()...)...); err != nil {
 		return err
 	}
 	k := kind{name: caseFork + "-" + p.Name + runscSuffix, n: 1}
@@ -118,7 +118,7 @@ func (b programBench) inRunsc(ctx context.Context, p *programs.Program, ref stri
 			return nil, err
 		}
 		s[returnMS] = millis(time.Since(began))
-		if err := r.run(ctx, append([]string{"exec", copyID(0)}, p.Answer()...)...); err != nil {
+		if err := r.run(ctx, append([]string{"exec", copyID(0)}, p.Await()...)...); err != nil {
 			return nil, err
 		}
 		s[firstExecMS] = millis(time.Since(began))

@@ -99,9 +99,15 @@ func (p *Program) Create(ctx context.Context, c *client.Client, s *workload.Sess
 }
 
 // Start returns the command that starts the program and ends when it answers.
-func (p *Program) Start() []string {
-	return shell(p.start + "\nuntil (" + p.answer + ") 2>/dev/null; do sleep 0.1; done")
-}
+func (p *Program) Start() []string { return shell(p.start + "\n" + p.await()) }
+
+// Init returns the command that starts the program and does not end: the first process of a container.
+func (p *Program) Init() []string { return shell(p.start + "\nexec sleep infinity") }
+
+// Await returns the command that ends when the program answers.
+func (p *Program) Await() []string { return shell(p.await()) }
+
+func (p *Program) await() string { return "until (" + p.answer + ") 2>/dev/null; do sleep 0.01; done" }
 
 // Answer returns the command that asks the program something.
 func (p *Program) Answer() []string { return shell(p.answer) }
