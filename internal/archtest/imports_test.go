@@ -265,7 +265,7 @@ var arrows = []struct {
 	{"internal/sentry/selffork", nil, "a process and its threads: it does not know what they do, nor gVisor"},
 	{"internal/sentry/systraptuning", nil, "when the platform pays ahead: it does not know what a sandbox is"},
 	{"internal/sentry/cow", []string{"internal/engine/snapfile", "internal/sentry/saved"}, "memory only: it does not know what a sandbox is"},
-	{"internal/sentry/aside", []string{"api", "internal/sentry/cow", "internal/sentry/kern", "internal/sentry/uplink"}, "what is kept while a kernel is saved; what a save is for is not its business"},
+	{"internal/sentry/aside", []string{"api", "internal/sentry/cow", "internal/sentry/kern", "internal/sentry/saved", "internal/sentry/uplink"}, "what is kept while a kernel is saved; what a save is for is not its business"},
 	{"internal/sentry/fpstate", nil, "registers only: it does not know what a sandbox is"},
 	{"internal/sentry/limitfs", []string{"internal/sentry/saved"}, "numbers to show: it does not know what a sandbox is"},
 	{"internal/sentry/reseed", nil, "random generators of programs: it does not know what a sandbox is"},

@@ -19,6 +19,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/saved"
 	"ramet.dev/ramet/internal/sentry/uplink"
 )
 
@@ -187,25 +188,12 @@ func (*State) StateTypeName() string { return "ramet.dev/ramet/internal/sentry/a
 func (*State) StateFields() []string {
 	return []string{"tasks", "registers", "pipes", "contents", "mapped", "counters", "Detached", "Connected"}
 }
-func (a *State) StateSave(sink state.Sink) {
-	sink.Save(0, &a.tasks)
-	sink.Save(1, &a.registers)
-	sink.Save(2, &a.pipes)
-	sink.Save(3, &a.contents)
-	sink.Save(4, &a.mapped)
-	sink.Save(5, &a.counters)
-	sink.Save(6, &a.Detached)
-	sink.Save(7, &a.Connected)
+
+// fields are in the order of StateFields.
+func (a *State) fields() []any {
+	return []any{&a.tasks, &a.registers, &a.pipes, &a.contents, &a.mapped, &a.counters, &a.Detached, &a.Connected}
 }
-func (a *State) StateLoad(_ gocontext.Context, src state.Source) {
-	src.Load(0, &a.tasks)
-	src.Load(1, &a.registers)
-	src.Load(2, &a.pipes)
-	src.Load(3, &a.contents)
-	src.Load(4, &a.mapped)
-	src.Load(5, &a.counters)
-	src.Load(6, &a.Detached)
-	src.Load(7, &a.Connected)
-}
+func (a *State) StateSave(sink state.Sink)                          { saved.Save(sink, a.fields()) }
+func (a *State) StateLoad(_ gocontext.Context, source state.Source) { saved.Load(source, a.fields()) }
 
 func init() { state.Register((*State)(nil)) }

@@ -110,16 +110,8 @@ var reached = []struct {
 		tree("pmas", reflect.Uintptr), tree("vmas", reflect.Uintptr), {"activeMu": reflect.Struct, "mappingMu": reflect.Struct},
 	}},
 	{reflect.TypeFor[pgalloc.MemoryFile](), "bookCommitted keeps a save from touching frozen pages", []map[string]reflect.Kind{
-		tree("memAcct", reflect.Uint64), {"knownCommittedBytes": reflect.Uint64, "haveWaste": reflect.Bool, "mu": reflect.Struct, "chunks": reflect.Struct},
+		tree("memAcct", reflect.Uint64), {"knownCommittedBytes": reflect.Uint64, "haveWaste": reflect.Bool, "mu": reflect.Struct},
 	}},
-	{chunks(), "Secede finds where the memory file is mapped", []map[string]reflect.Kind{{"[].mapping": reflect.Uintptr}}},
-}
-
-// chunks is the type of the list of a memory file's mappings, each of chunkSize.
-func chunks() reflect.Type {
-	f, _ := reflect.TypeFor[pgalloc.MemoryFile]().FieldByName("chunks")
-	load, _ := reflect.PointerTo(f.Type).MethodByName("Load")
-	return load.Type.Out(0).Elem()
 }
 
 // TestCanaryFieldsAreAllNamed compares reached with the sources.

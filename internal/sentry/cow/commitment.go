@@ -24,12 +24,8 @@ import (
 // owners returns the ids of the memory control groups, the guest kernel's own,
 // that have memory.
 func (m *Memory) owners() map[uint32]struct{} {
-	file := reflect.ValueOf(m.mf).Elem()
-	mu := lockerAt(file.FieldByName("mu"))
-	mu.lock()
-	defer mu.unlock()
 	ids := map[uint32]struct{}{}
-	visit(file.FieldByName("memAcct"), func(_, _ uint64, a *account) { ids[a.memCgID] = struct{}{} })
+	m.visitAccount(func(_ memmap.FileRange, a *account) { ids[a.memCgID] = struct{}{} })
 	return ids
 }
 
@@ -48,13 +44,8 @@ func (m *Memory) AwaitReleased() {
 // bookCommitted books all segments of the account that lie within frozen ranges
 // as in use. The kernel must be paused.
 func (m *Memory) bookCommitted(frozen Ranges) {
-	file := reflect.ValueOf(m.mf).Elem()
-	mu := lockerAt(file.FieldByName("mu"))
-	mu.lock()
-	defer mu.unlock()
-	total := (*uint64)(unsafe.Pointer(file.FieldByName("knownCommittedBytes").UnsafeAddr()))
-	visit(file.FieldByName("memAcct"), func(start, end uint64, a *account) {
-		fr := memmap.FileRange{Start: start, End: end}
+	total := (*uint64)(unsafe.Pointer(reflect.ValueOf(m.mf).Elem().FieldByName("knownCommittedBytes").UnsafeAddr()))
+	m.visitAccount(func(fr memmap.FileRange, a *account) {
 		if a.knownCommitted || a.wasteOrReleasing || !frozen.covers(fr) {
 			return
 		}
@@ -63,6 +54,15 @@ func (m *Memory) bookCommitted(frozen Ranges) {
 		*total += fr.Length()
 		usage.MemoryAccounting.Inc(fr.Length(), a.kind, a.memCgID)
 	})
+}
+
+// visitAccount calls fn for each segment of the account, with the memory file locked.
+func (m *Memory) visitAccount(fn func(fr memmap.FileRange, a *account)) {
+	file := reflect.ValueOf(m.mf).Elem()
+	mu := lockerAt(file.FieldByName("mu"))
+	mu.lock()
+	defer mu.unlock()
+	visit(file.FieldByName("memAcct"), func(start, end uint64, a *account) { fn(memmap.FileRange{Start: start, End: end}, a) })
 }
 
 // account has the fields of gVisor's memAcctInfo. TestCanaryFields compares them.

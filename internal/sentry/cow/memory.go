@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/hostarch"
@@ -359,52 +358,33 @@ func (m *Memory) PinnedBytes(id string) int64 { return int64(m.pins[id].Bytes())
 // original are left alone.
 func (m *Memory) Secede(rest Ranges) error {
 	m.seceded = true
-	chunks := m.chunks()
-	remap := func(fr memmap.FileRange, flags, fd uintptr) (err error) {
-		inChunks(fr, func(part memmap.FileRange) {
-			at := chunks[part.Start/chunkSize] + uintptr(part.Start%chunkSize)
-			_, _, errno := unix.Syscall6(unix.SYS_MMAP, at, uintptr(part.Length()), unix.PROT_READ|unix.PROT_WRITE,
-				unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE|flags, fd, uintptr(part.Start))
-			if errno != 0 && err == nil {
-				err = fmt.Errorf("map a copy of memory: %w", errno)
-			}
-		})
-		return err
+	st, err := m.file.Stat()
+	if err == nil && st.Size() > 0 {
+		// Reading a page of the file that is not in use would take one from the host.
+		none := ^uintptr(0)
+		err = m.remap(memmap.FileRange{End: uint64(st.Size())}, unix.MAP_ANONYMOUS, none)
 	}
-	none := ^uintptr(0)
-	// Reading a page of the file that is not in use would take one from the host.
-	if err := remap(memmap.FileRange{End: uint64(len(chunks)) * chunkSize}, unix.MAP_ANONYMOUS, none); err != nil {
-		return err
+	for i := 0; err == nil && i < len(rest); i++ {
+		err = m.remap(rest[i], 0, m.file.Fd())
 	}
-	for _, r := range rest {
-		if err := remap(r, 0, m.file.Fd()); err != nil {
-			return err
-		}
+	if err != nil {
+		return fmt.Errorf("map a copy of memory: %w", err)
 	}
 	return nil
 }
 
-// inChunks calls fn for each part of fr that is mapped at once.
-func inChunks(fr memmap.FileRange, fn func(part memmap.FileRange)) {
-	for fr.Length() > 0 {
-		part := fr
-		part.End = min(fr.End, (fr.Start/chunkSize+1)*chunkSize)
-		fn(part)
-		fr.Start = part.End
+// remap puts a private mapping of fd, or of nothing, where the kernel has fr mapped.
+func (m *Memory) remap(fr memmap.FileRange, flags, fd uintptr) error {
+	blocks, err := m.mf.MapInternal(fr, hostarch.ReadWrite)
+	for off := uintptr(fr.Start); err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
+		b := blocks.Head()
+		if _, _, errno := unix.Syscall6(unix.SYS_MMAP, b.Addr(), uintptr(b.Len()), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE|flags, fd, off); errno != 0 {
+			err = errno
+		}
+		off += uintptr(b.Len())
 	}
-}
-
-// chunkSize is how much of the file gVisor maps at once.
-const chunkSize = 1 << 30
-
-// chunks returns where gVisor has mapped the file.
-func (m *Memory) chunks() (at []uintptr) {
-	field := reflect.ValueOf(m.mf).Elem().FieldByName("chunks")
-	list := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).MethodByName("Load").Call(nil)[0]
-	for i := 0; !list.IsNil() && i < list.Elem().Len(); i++ {
-		at = append(at, uintptr(list.Elem().Index(i).FieldByName("mapping").Uint()))
-	}
-	return at
+	return err
 }
 
 // Trim gives back all memory but what is pinned. The sandbox must never run

@@ -3,7 +3,6 @@ package cow
 import (
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
 	"sort"
 	"unsafe"
@@ -77,13 +76,9 @@ const aheadAtMost = 60
 
 // inUse returns the pages that are in use, as far as is known, but those of drop.
 func (m *Memory) inUse(drop Ranges) (pages Ranges) {
-	file := reflect.ValueOf(m.mf).Elem()
-	mu := lockerAt(file.FieldByName("mu"))
-	mu.lock()
-	defer mu.unlock()
-	visit(file.FieldByName("memAcct"), func(start, end uint64, a *account) {
+	m.visitAccount(func(fr memmap.FileRange, a *account) {
 		if a.knownCommitted && !a.wasteOrReleasing {
-			drop.minus(memmap.FileRange{Start: start, End: end}, func(part memmap.FileRange) { pages = append(pages, part) })
+			drop.minus(fr, func(part memmap.FileRange) { pages = append(pages, part) })
 		}
 	})
 	return pages
@@ -120,20 +115,16 @@ func (p *Pinned) ToCopy() (ahead, rest Ranges, err error) {
 	return ahead, normalize(slices.Concat(rest, unknown)), err
 }
 
-// unknown returns the pages of which it is not known that they are in use, and that the host has: also
-// those that it has swapped out, which it does not tell FindCommitted of.
+// unknown returns pages that the host has, although they are not known to be in use. FindCommitted does
+// not learn of those that the host has swapped out.
 func (p *Pinned) unknown() (found []memmap.FileRange, err error) {
-	file := reflect.ValueOf(p.mem.mf).Elem()
-	mu := lockerAt(file.FieldByName("mu"))
-	mu.lock()
-	defer mu.unlock()
 	fd := int(p.mem.file.Fd())
 	at := memmap.FileRange{} // what the host has from there on
-	visit(file.FieldByName("memAcct"), func(start, end uint64, a *account) {
+	p.mem.visitAccount(func(fr memmap.FileRange, a *account) {
 		if a.knownCommitted || a.wasteOrReleasing {
 			return
 		}
-		p.drop.minus(memmap.FileRange{Start: start, End: end}, func(part memmap.FileRange) {
+		p.drop.minus(fr, func(part memmap.FileRange) {
 			for err == nil && part.Length() > 0 {
 				if at.End <= part.Start {
 					if at, err = nextData(fd, part.Start); err != nil {
@@ -170,22 +161,20 @@ func nextData(fd int, from uint64) (memmap.FileRange, error) {
 }
 
 // CopyAhead copies the pages of ahead to where a Writer has left room for them.
-func (p *Pinned) CopyAhead(file *os.File, off int64, ahead Ranges) (err error) {
-	chunks := p.mem.chunks()
+func (p *Pinned) CopyAhead(file *os.File, off int64, ahead Ranges) error {
 	for _, r := range ahead {
-		inChunks(r, func(part memmap.FileRange) {
-			at := chunks[part.Start/chunkSize] + uintptr(part.Start%chunkSize)
-			if _, werr := file.WriteAt(unsafe.Slice((*byte)(addr(at)), part.Length()), off); werr != nil && err == nil {
-				err = fmt.Errorf("copy memory: %w", werr)
-			}
-			off += int64(part.Length())
-		})
+		blocks, err := p.mem.mf.MapInternal(r, hostarch.Read)
+		for ; err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
+			text := blocks.Head().ToSlice()
+			_, err = file.WriteAt(text, off)
+			off += int64(len(text))
+		}
+		if err != nil {
+			return fmt.Errorf("copy memory: %w", err)
+		}
 	}
-	return err
+	return nil
 }
-
-// addr is a pointer to what is no Go object.
-func addr(a uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }
 
 // Close implements stateio.AsyncWriter.
 func (w *Writer) Close() error {

@@ -83,8 +83,8 @@ func (g *Guest) hasRoom() bool {
 func (f *freezing) copyApart(file *os.File) (err error) {
 	g := f.g
 	memory, _ := g.mem.Files()
-	// In the copy nobody does the rest of what is under way.
-	g.mem.AwaitReleased()
+	g.mem.AwaitReleased() // in the copy nobody does the rest
+	// What is known to be in use the copy need not look through.
 	if err := g.mem.FindCommitted(); err != nil {
 		return fmt.Errorf("find used memory: %w", err)
 	}

@@ -92,8 +92,9 @@ func (f *Forker) live(keep []int, said int, do func(say func()) error) {
 }
 
 // separate has the process end when its original does, closes all descriptors but those to keep, and
-// replaces the runtime's poller: both processes would get each other's events. A goroutine that runs and reads from another descriptor, or waits for
-// one in another poller, gets an error: nobody would take its processor from it if it had to wait.
+// replaces the runtime's poller: both processes would get each other's events. A goroutine that reads
+// from another descriptor, or waits in another poller, gets an error: nobody would take its processor
+// from it if it had to wait.
 func (f *Forker) separate(keep []int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("end with the original: %w", err)
