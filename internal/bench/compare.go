@@ -139,15 +139,8 @@ func (r *runsc) fork(ctx context.Context, n int) (sample, error) {
 		return nil, err
 	}
 	spent := r.spent.Load()
-	if err := os.MkdirAll(r.checkpoint(), 0o700); err != nil {
-		return nil, fmt.Errorf("make checkpoint directory: %w", err)
-	}
-	began := time.Now()
-	if err := r.run(ctx, "checkpoint", "--leave-running", "--image-path="+r.checkpoint(), runscSourceID); err != nil {
-		return nil, err
-	}
-	s := sample{pauseMS: millis(time.Since(began))}
-	if err := r.restore(ctx, n, s); err != nil {
+	s := sample{}
+	if err := r.copies(ctx, n, s, firstCommand); err != nil {
 		return nil, err
 	}
 	if err := stop(ctx, c, s, n, time.Duration(r.spent.Load()-spent)); err != nil {
@@ -167,8 +160,21 @@ func (r *runsc) fork(ctx context.Context, n int) (sample, error) {
 // another.
 func copyID(i int) string { return fmt.Sprintf("copy-%03d", i) }
 
+// copies makes a checkpoint of the source and n copies of that, each of which runs a command.
+func (r *runsc) copies(ctx context.Context, n int, s sample, command []string) error {
+	if err := os.MkdirAll(r.checkpoint(), 0o700); err != nil {
+		return fmt.Errorf("make checkpoint directory: %w", err)
+	}
+	began := time.Now()
+	if err := r.run(ctx, "checkpoint", "--leave-running", "--image-path="+r.checkpoint(), runscSourceID); err != nil {
+		return err
+	}
+	s[pauseMS] = millis(time.Since(began))
+	return r.restore(ctx, n, s, command)
+}
+
 // restore makes n copies of the checkpoint and has each run a command.
-func (r *runsc) restore(ctx context.Context, n int, s sample) error {
+func (r *runsc) restore(ctx context.Context, n int, s sample, command []string) error {
 	began := time.Now()
 	var mu sync.Mutex
 	return workload.Each(ctx, n, func(ctx context.Context, i int) error {
@@ -176,7 +182,7 @@ func (r *runsc) restore(ctx context.Context, n int, s sample) error {
 			return err
 		}
 		restored := millis(time.Since(began))
-		if err := r.probe(ctx, copyID(i)); err != nil {
+		if err := r.exec(ctx, copyID(i), command); err != nil {
 			return err
 		}
 		mu.Lock()

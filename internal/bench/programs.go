@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/bench/programs"
@@ -16,10 +15,13 @@ import (
 // manyChildren is the number of children of the fork of thousands.
 const manyChildren = 1000
 
+// programRow returns the name of the rows of a program.
+func programRow(name string) string { return caseFork + "-" + name }
+
 // programCase returns the case of a program, whose rows are of that name: those of objects share one.
 func programCase(p *programs.Program) string {
 	name, _, _ := strings.Cut(p.Name, "-")
-	return caseFork + "-" + name
+	return programRow(name)
 }
 
 // programBench is the part of a run that forks what people run.
@@ -59,7 +61,7 @@ func (b programBench) one(ctx context.Context, p *programs.Program) error {
 		return err
 	}
 	for _, n := range p.Children {
-		err := b.repeat(ctx, kind{name: caseFork + "-" + p.Name, n: n}, func(ctx context.Context) (sample, error) {
+		err := b.repeat(ctx, kind{name: programRow(p.Name), n: n}, func(ctx context.Context) (sample, error) {
 			if err := b.meter().Settle(ctx, 1); err != nil {
 				return nil, err
 			}
@@ -99,29 +101,15 @@ func (b programBench) inRunsc(ctx context.Context, p *programs.Program, ref stri
 	if err := r.start(ctx, runscSourceID, "run"); err != nil {
 		return err
 	}
-	if err := r.run(ctx, append([]string{"exec", runscSourceID}, p.Await()...)...); err != nil {
+	if err := r.exec(ctx, runscSourceID, p.Await()); err != nil {
 		return err
 	}
-	k := kind{name: caseFork + "-" + p.Name + runscSuffix, n: 1}
+	k := kind{name: programRow(p.Name) + runscSuffix, n: 1}
 	return b.repeat(ctx, k, func(ctx context.Context) (sample, error) {
 		s := sample{workMS: b.speed.Sample()}
-		if err := os.MkdirAll(r.checkpoint(), 0o700); err != nil {
+		if err := r.copies(ctx, 1, s, p.Await()); err != nil {
 			return nil, err
 		}
-		began := time.Now()
-		if err := r.run(ctx, "checkpoint", "--leave-running", "--image-path="+r.checkpoint(), runscSourceID); err != nil {
-			return nil, err
-		}
-		s[pauseMS] = millis(time.Since(began))
-		began = time.Now()
-		if err := r.start(ctx, copyID(0), "restore", "--image-path="+r.checkpoint()); err != nil {
-			return nil, err
-		}
-		s[returnMS] = millis(time.Since(began))
-		if err := r.run(ctx, append([]string{"exec", copyID(0)}, p.Await()...)...); err != nil {
-			return nil, err
-		}
-		s[firstExecMS] = millis(time.Since(began))
 		return s, errors.Join(r.stop(ctx, 1), os.RemoveAll(r.checkpoint()))
 	})
 }
@@ -143,14 +131,14 @@ func programTargets(rs rows) (list []Target) {
 	add := func(what string, measured *float64, limit float64) {
 		list = append(list, Target{What: what, Unit: "ms", Measured: measured, Limit: limit})
 	}
-	chromium := func(n int) Row { return rs.find(caseFork+"-chromium", 0, n) }
+	chromium := func(n int) Row { return rs.find(caseChromium, 0, n) }
 	add("Chromium at a page: pause", chromium(1).PauseMS, 50)
 	add("Chromium at a page, fork(1): the page has answered", chromium(1).FirstExecMS, 200)
 	add("Chromium at a page, fork(5): returned", chromium(5).ReturnMS, 450)
-	add("PostgreSQL with 50 connections under load: pause", rs.find(caseFork+"-postgres", 0, 1).PauseMS, 25)
+	add("PostgreSQL with 50 connections under load: pause", rs.find(casePostgres, 0, 1).PauseMS, 25)
 	for _, p := range programs.All() {
 		if kind, ok := strings.CutPrefix(p.Name, "objects-"); ok {
-			add("20 000 "+kind+": pause", rs.find(caseFork+"-"+p.Name, 0, 1).PauseMS, 100)
+			add("20 000 "+kind+": pause", rs.find(programRow(p.Name), 0, 1).PauseMS, 100)
 		}
 	}
 	many := rs.find(caseThousand, sourceSmall, manyChildren)

@@ -167,9 +167,12 @@ func (r *runsc) start(ctx context.Context, id string, args ...string) error {
 	return r.run(ctx, args...)
 }
 
-// probe runs the command that our children answer to show that they are ready.
-func (r *runsc) probe(ctx context.Context, id string) error {
-	return r.run(ctx, "exec", id, "/bin/true")
+// firstCommand is what our children answer to show that they are ready.
+var firstCommand = []string{"/bin/true"}
+
+// exec runs a command in a container.
+func (r *runsc) exec(ctx context.Context, id string, command []string) error {
+	return r.run(ctx, append([]string{"exec", id}, command...)...)
 }
 
 // ask runs a program in the warm process of a container.
@@ -189,7 +192,7 @@ func (r *runsc) ask(ctx context.Context, id, program string) (string, error) {
 // await waits until the warm process of a container listens.
 func (r *runsc) await(ctx context.Context, id string) error {
 	script := fmt.Sprintf("until : </dev/tcp/127.0.0.1/%d; do sleep 0.05; done 2>/dev/null", workload.Port)
-	return r.run(ctx, "exec", id, "/bin/bash", "-c", script)
+	return r.exec(ctx, id, []string{"/bin/bash", "-c", script})
 }
 
 // meter returns the meter of all containers.
