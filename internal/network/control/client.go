@@ -226,6 +226,9 @@ func (c *Client) Watch(ctx context.Context) (<-chan struct{}, error) {
 
 // begin sends a call. stop is to be called before the connection is closed.
 func (c *Client) begin(ctx context.Context, asked *call, files ...*os.File) (conn *wire.Conn, stop func() bool, err error) {
+	if ctx.Err() != nil { // AfterFunc alone might close the connection behind the answer
+		return nil, nil, context.Cause(ctx)
+	}
 	if conn, err = wire.Dial(c.path); err != nil {
 		return nil, nil, fmt.Errorf("connect to the gateway: %w", err)
 	}
