@@ -241,9 +241,9 @@ var arrows = []struct {
 	{"internal/bench/programs", []string{"api", "client", "internal/workload"}, "programs; how they are forked and measured is not its business"},
 	{"internal/bench", []string{"client", "internal/bench/cost", "internal/bench/machine", "internal/bench/programs", "internal/bench/first", "internal/bench/outside", "internal/bench/speed", "internal/bench/stock", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
 
-	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/volumes", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
+	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/birth", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/volumes", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{
-		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/aside", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/fpstate", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
+		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/aside", "internal/sentry/birth", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/dormant", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
 		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/rootfs/inode", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/spawn", "internal/sentry/stages",
 		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning", "internal/sentry/uplink", "internal/sentry/volumes", "internal/storage/pages",
 	}, "the confined side; how calls reach it is not its business"},
@@ -266,6 +266,8 @@ var arrows = []struct {
 	{"internal/sentry/systraptuning", nil, "when the platform pays ahead: it does not know what a sandbox is"},
 	{"internal/sentry/cow", []string{"internal/engine/snapfile", "internal/sentry/saved"}, "memory only: it does not know what a sandbox is"},
 	{"internal/sentry/aside", []string{"api", "internal/sentry/cow", "internal/sentry/kern", "internal/sentry/saved", "internal/sentry/uplink"}, "what is kept while a kernel is saved; what a save is for is not its business"},
+	{"internal/sentry/birth", []string{"internal/sentry/fpstate"}, "where the start of the platform pauses: it does not know what a sandbox is"},
+	{"internal/sentry/dormant", nil, "which processes need one of the host: it does not know what a sandbox is"},
 	{"internal/sentry/fpstate", nil, "registers only: it does not know what a sandbox is"},
 	{"internal/sentry/limitfs", []string{"internal/sentry/saved"}, "numbers to show: it does not know what a sandbox is"},
 	{"internal/sentry/reseed", nil, "random generators of programs: it does not know what a sandbox is"},

@@ -294,7 +294,7 @@ func (m *Node) composeThings(catalog *image.Store) {
 func (m *Node) composeUses() {
 	cfg := m.cfg
 	m.admission, m.heavy, m.archives = m.newAdmission(), newHeavyTurns(), newArchiveTurns()
-	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.images, Volumes: shared{m}, BootID: cfg.BootID, Engine: m.engine()})
+	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.images, Volumes: shared{m}, BootID: cfg.BootID, Log: cfg.Log, Engine: m.engine()})
 	freezer := capture.NewFreezer(m.freezes, cfg.Clock, m.engine(), m.meter)
 	m.swapper = swap.New(swap.Config{
 		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Spawner: m.spawner, Trust: m.trust, Admission: m.admission, Meter: m.meter,

@@ -47,10 +47,13 @@ func extraRules() seccomp.SyscallRules {
 	})
 }
 
-func compileFilter() ([]bpf.Instruction, error) {
+// filters are those of a sentry and of a template.
+type filters struct{ sentry, template []bpf.Instruction }
+
+func compileFilters() (f filters, err error) {
 	constructor, err := platform.Lookup(systrap)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	opts := config.Options{Platform: constructor.PrecompiledSeccompInfo()[0]}
 	rules, deny := config.Rules(opts)
@@ -59,12 +62,49 @@ func compileFilter() ([]bpf.Instruction, error) {
 		RuleSets: []seccomp.RuleSet{{Rules: deny}, {Rules: rules, Action: seccomp.Allow}},
 		Options:  config.SeccompOptions(opts),
 	}
-	instrs, _, err := program.Build()
-	if err != nil {
-		return nil, fmt.Errorf("compile system-call filter: %w", err)
+	if f.sentry, _, err = program.Build(); err != nil {
+		return f, fmt.Errorf("compile system-call filter: %w", err)
 	}
-	return instrs, nil
+	program = templateProgram(rules)
+	if f.template, _, err = program.Build(); err != nil {
+		return f, fmt.Errorf("compile system-call filter of templates: %w", err)
+	}
+	return f, nil
 }
+
+// birthCalls are the system calls besides a sentry's that a template makes to fork itself, that its forks make until
+// they are sentries, and that the processes of their platform make to become such.
+var birthCalls = []uintptr{
+	unix.SYS_ARCH_PRCTL, unix.SYS_CAPSET, unix.SYS_DUP3, unix.SYS_EPOLL_CREATE1, unix.SYS_EVENTFD2, unix.SYS_FTRUNCATE,
+	unix.SYS_GETDENTS64, unix.SYS_GETGID, unix.SYS_GETPPID, unix.SYS_GETSOCKOPT, unix.SYS_GETUID, unix.SYS_KILL,
+	unix.SYS_LSEEK, unix.SYS_MEMFD_CREATE, unix.SYS_MSEAL, unix.SYS_SECCOMP, unix.SYS_SETRESGID, unix.SYS_SETRESUID,
+	unix.SYS_SETSID, unix.SYS_TKILL,
+}
+
+// templateProgram is the filter under which a template handles data of a sandbox. Its sentries, and the processes of
+// their platforms, have filters of their own besides. It looks at numbers only: Linux remembers of such a filter which
+// calls it allows, and does not run it for them. A call that it does not know fails. It must not end the process: calls
+// of the guest are trapped by another filter, which counts more than an error, but less than an end.
+func templateProgram(sentry seccomp.SyscallRules) *seccomp.Program {
+	allowed := map[uintptr]seccomp.SyscallRule{}
+	for call := range uintptr(mostCalls) {
+		if sentry.Has(call) {
+			allowed[call] = seccomp.MatchAll{}
+		}
+	}
+	for _, call := range birthCalls {
+		allowed[call] = seccomp.MatchAll{}
+	}
+	return &seccomp.Program{
+		RuleSets: []seccomp.RuleSet{{Rules: seccomp.MakeSyscallRules(allowed), Action: seccomp.Allow}},
+		Options: seccomp.ProgramOptions{
+			DefaultAction: seccomp.ReturnError.Code(uint16(unix.EPERM)), BadArchAction: seccomp.ReturnError.Code(uint16(unix.EPERM)),
+		},
+	}
+}
+
+// mostCalls is above the number of every system call.
+const mostCalls = 1024
 
 // leaveCPUID keeps the processes of the platform, which are yet to be made, from asking that
 // the CPU fault at the instruction CPUID (ARCH_SET_CPUID in arch_prctl(2)). systrap asks so

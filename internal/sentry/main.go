@@ -46,7 +46,7 @@ func run(arg string) error {
 	if err := learn(); err != nil {
 		return err
 	}
-	filter, err := compileFilter()
+	filters, err := compileFilters()
 	if err != nil {
 		return err
 	}
@@ -57,10 +57,11 @@ func run(arg string) error {
 	if err != nil {
 		return err
 	}
-	var born *birth
-	blank, err := guest.NewBlank(func() (memory, files *os.File) {
+	z.filter = filters.template
+	var born *outfit
+	blank, err := guest.NewBlank(func() guest.Born {
 		born = z.serve()
-		return born.memory, born.files
+		return guest.Born{Memory: born.memory, Files: born.files, Template: z.template}
 	})
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func run(arg string) error {
 	if err != nil {
 		return err
 	}
-	if err := installFilter(filter); err != nil {
+	if err := installFilter(filters.sentry); err != nil {
 		return err
 	}
 	iso := z.isolation

@@ -291,7 +291,11 @@ func (s *server) load(req *wire.Load, p *wire.Packet) (any, error) {
 	if req == nil {
 		return nil, errCall
 	}
-	want := 2 + len(req.Generations)
+	origin := 2 + len(req.Generations) // files
+	if req.Decoded {
+		origin = 0
+	}
+	want := origin
 	if req.Network {
 		want++
 	}
@@ -302,13 +306,15 @@ func (s *server) load(req *wire.Load, p *wire.Packet) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := guest.LoadFiles{Snapshot: p.Files[0], Image: p.Files[1], Generations: p.Files[2 : 2+len(req.Generations)]}
-	if req.Network {
-		files.Channel = p.Files[want-1]
+	var files guest.LoadFiles
+	if !req.Decoded {
+		files.Snapshot, files.Image, files.Generations = p.Files[0], p.Files[1], p.Files[2:origin]
+		defer files.Snapshot.Close()
 	}
-	snapshot := files.Snapshot
+	if req.Network {
+		files.Channel = p.Files[origin]
+	}
 	p.Files = nil // taken over
-	defer snapshot.Close()
 	g, loaded, err := b.Load(req, files)
 	if err != nil {
 		return nil, err

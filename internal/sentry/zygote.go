@@ -12,9 +12,11 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/bpf"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/birth"
 	"ramet.dev/ramet/internal/sentry/guest"
 	"ramet.dev/ramet/internal/sentry/selffork"
 )
@@ -35,11 +37,14 @@ const fdControl = 3
 type zygote struct {
 	namespaces bool
 	isolation  api.Isolation // of its children
-	proc       *os.Root      // /proc/self, which it cannot reach by name any more
+	processes  *os.Root      // /proc, which it cannot reach by name any more; nil in a template
+	proc       *os.Root      // /proc/self
 	lastCap    uintptr
-	platform   int // descriptor of the platform's file, see guest.PlatformFile
+	platform   int // descriptor of the platform's file, see birth.PlatformFile
 	forker     *selffork.Forker
-	steps      []selffork.Step // room for those of a child
+	steps      []selffork.Step   // room for those of a child
+	template   *guest.Template   // nil in the zygote itself
+	filter     []bpf.Instruction // of templates
 }
 
 // newZygote confines the process.
@@ -47,7 +52,10 @@ func newZygote(cfg wire.ZygoteConfig) (*zygote, error) {
 	z := &zygote{namespaces: cfg.Namespaces}
 	_ = setTimerSlack(bornSlack) // else a start takes longer
 	var err error
-	if z.proc, err = os.OpenRoot("/proc/self"); err != nil {
+	if z.processes, err = os.OpenRoot("/proc"); err != nil {
+		return nil, fmt.Errorf("open /proc: %w", err)
+	}
+	if z.proc, err = z.processes.OpenRoot("self"); err != nil {
 		return nil, fmt.Errorf("open /proc/self: %w", err)
 	}
 	// Without it the host may kill the daemon first, which is no reason to have no sandboxes.
@@ -90,16 +98,16 @@ func (z *zygote) offerToOOMKiller() error {
 	return err
 }
 
-// birth is what a sentry is born with, in the order in which it comes with a
+// outfit is what a sentry is born with, in the order in which it comes with a
 // wire.Spawn; its log and the files of its control group follow.
-type birth struct{ lifeline, listener, memory, files *os.File }
+type outfit struct{ lifeline, listener, memory, files *os.File }
 
 // birthFiles is how many these are, with the log.
 const birthFiles = 5
 
 // serve forks a sentry for every Birth, until the daemon is gone: then it ends the
 // process. It returns in the sentries only.
-func (z *zygote) serve() *birth {
+func (z *zygote) serve() *outfit {
 	b, err := z.forkAll()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, lastWord, err)
@@ -113,10 +121,10 @@ func (z *zygote) serve() *birth {
 // nothing before it is a sandbox (see settle in package guest).
 const births = 100
 
-func (z *zygote) forkAll() (*birth, error) {
+func (z *zygote) forkAll() (*outfit, error) {
 	debug.SetGCPercent(-1)
 	var err error
-	if z.platform, err = guest.PlatformFile(z.proc); err != nil {
+	if z.platform, err = birth.PlatformFile(z.proc); err != nil {
 		return nil, err
 	}
 	if z.forker, err = selffork.New(z.proc); err != nil {
@@ -126,18 +134,30 @@ func (z *zygote) forkAll() (*birth, error) {
 		return nil, err
 	}
 	for n := 0; ; n++ {
-		if n%births == 0 {
+		if n == 0 || n%births == 0 && z.template == nil { // a template would copy what it shares
 			debug.FreeOSMemory()
 		}
 		asked, fds, err := awaitBirth()
 		if err != nil {
 			return nil, err
 		}
-		pid, err := z.fork(asked.User, fds)
+		fork := z.fork
+		if asked.Template != nil {
+			fork = z.forkTemplate
+		} else if len(fds) < birthFiles {
+			return nil, fmt.Errorf("await birth: %d descriptors", len(fds))
+		}
+		pid, err := fork(asked, fds)
+		if err == nil && pid == 0 && asked.Template != nil {
+			if err := z.becomeTemplate(fds); err != nil {
+				return nil, err
+			}
+			n = -1 // what it loaded has left garbage
+			continue
+		}
 		if err == nil && pid == 0 {
 			unix.Close(fdControl)
-			z.forker.Close()
-			z.proc.Close()
+			z.close()
 			return adopt(fds), nil
 		}
 		for _, fd := range fds {
@@ -157,40 +177,51 @@ func (z *zygote) forkAll() (*birth, error) {
 	}
 }
 
-// awaitBirth returns a Birth and the descriptors that come with it. It uses plain system
-// calls, because every sentry would inherit the descriptors that package net registers with
-// the runtime's poller.
+// close closes what a fork does not need.
+func (z *zygote) close() {
+	z.forker.Close()
+	z.proc.Close()
+	if z.processes != nil {
+		z.processes.Close()
+	}
+}
+
+// awaitBirth returns a Spawn and the descriptors that come with it.
 func awaitBirth() (asked wire.Spawn, fds []int, err error) {
-	var data [64]byte
-	oob := make([]byte, unix.CmsgSpace(4*(birthFiles+wire.MaxEntrances)))
+	fds, err = receive(&asked, 128, birthFiles+wire.MaxEntrances)
+	return asked, fds, err
+}
+
+// receive returns the next message on the control socket, of size bytes at most, and the descriptors that come
+// with it. It uses plain system calls, because every sentry would inherit the descriptors that package net
+// registers with the runtime's poller.
+func receive(message any, size, files int) (fds []int, err error) {
+	data := make([]byte, size)
+	oob := make([]byte, unix.CmsgSpace(4*files))
 	n, noob, flags := 0, 0, 0
 	for err = unix.EINTR; err == unix.EINTR; {
-		n, noob, flags, _, err = unix.Recvmsg(fdControl, data[:], oob, unix.MSG_CMSG_CLOEXEC)
+		n, noob, flags, _, err = unix.Recvmsg(fdControl, data, oob, unix.MSG_CMSG_CLOEXEC)
 	}
 	if err != nil {
-		return asked, nil, fmt.Errorf("await birth: %w", err)
+		return nil, fmt.Errorf("await message: %w", err)
 	}
 	if n == 0 {
 		os.Exit(0) // the daemon is gone
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:noob])
 	if err != nil {
-		return asked, nil, fmt.Errorf("await birth: %w", err)
+		return nil, fmt.Errorf("await message: %w", err)
 	}
-	if len(messages) != 1 || flags&unix.MSG_CTRUNC != 0 {
-		return asked, nil, errors.New("await birth: descriptors were lost")
+	if len(messages) != 1 || flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
+		return nil, errors.New("await message: a part of it was lost")
 	}
-	if err := json.Unmarshal(data[min(n, 1):n], &asked); err != nil { // behind the type
-		return asked, nil, fmt.Errorf("await birth: %w", err)
+	if err := json.Unmarshal(data[min(n, 1):n], message); err != nil { // behind the type
+		return nil, fmt.Errorf("await message: %w", err)
 	}
-	fds, err = unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		return asked, nil, fmt.Errorf("await birth: %w", err)
+	if fds, err = unix.ParseUnixRights(&messages[0]); err != nil {
+		return nil, fmt.Errorf("await message: %w", err)
 	}
-	if len(fds) < birthFiles {
-		return asked, nil, fmt.Errorf("await birth: %d descriptors", len(fds))
-	}
-	return asked, fds, nil
+	return fds, nil
 }
 
 // answer sends a packet as wire.Conn does.
@@ -205,16 +236,20 @@ func answer(t wire.Type, v any) error {
 	return nil
 }
 
-// fork forks a sentry, which is that user of the zygote's namespace. It returns 0 in the
-// sentry.
-func (z *zygote) fork(user int, fds []int) (pid int, err error) {
-	fresh, err := guest.NewPlatformFile()
+// fork forks a sentry. It returns 0 in the sentry.
+func (z *zygote) fork(asked wire.Spawn, fds []int) (pid int, err error) {
+	fresh, err := birth.NewPlatformFile()
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fresh) // in both
 	c := z.child(fds, fresh)
-	c.User = uintptr(user)
+	c.User = uintptr(asked.User)
+	return z.split(c)
+}
+
+// split forks the process, and explains errors.
+func (z *zygote) split(c selffork.Child) (pid int, err error) {
 	pid, err = z.forker.Fork(c)
 	for _, short := range []error{unix.EAGAIN, unix.ENOMEM, unix.ENOSPC} { // ENOSPC: too many namespaces
 		if errors.Is(err, short) {
@@ -251,10 +286,7 @@ var (
 func (z *zygote) child(fds []int, fresh int) selffork.Child {
 	c := selffork.Child{Flags: unix.CLONE_PARENT, Steps: z.steps[:0]} // the daemon waits for it
 	step := func(what string, call uintptr, args ...uintptr) *selffork.Step {
-		c.Steps = append(c.Steps, selffork.Step{What: what, Call: call})
-		s := &c.Steps[len(c.Steps)-1]
-		copy(s.Args[:], args)
-		return s
+		return addStep(&c, what, call, args...)
 	}
 	log := uintptr(fds[birthFiles-1])
 	step(lastWord+" open log", unix.SYS_DUP3, log, 2, 0)
@@ -276,17 +308,25 @@ func (z *zygote) child(fds []int, fresh int) selffork.Child {
 	return c
 }
 
+// addStep adds a system call to those that the child makes.
+func addStep(c *selffork.Child, what string, call uintptr, args ...uintptr) *selffork.Step {
+	c.Steps = append(c.Steps, selffork.Step{What: what, Call: call})
+	s := &c.Steps[len(c.Steps)-1]
+	copy(s.Args[:], args)
+	return s
+}
+
 // adopt makes files of the descriptors that a sentry was born with and needs.
-func adopt(fds []int) *birth {
+func adopt(fds []int) *outfit {
 	file := func(i int, name string) *os.File { return os.NewFile(uintptr(fds[i]), name) }
 	for _, fd := range fds[birthFiles-1:] { // the log is standard output now
 		unix.Close(fd)
 	}
-	return &birth{lifeline: file(0, "lifeline"), listener: file(1, "listener"), memory: file(2, "memory"), files: file(3, "files")}
+	return &outfit{lifeline: file(0, "lifeline"), listener: file(1, "listener"), memory: file(2, "memory"), files: file(3, "files")}
 }
 
 // sockets takes over the sockets.
-func (b *birth) sockets() (*wire.Conn, *net.UnixListener, error) {
+func (b *outfit) sockets() (*wire.Conn, *net.UnixListener, error) {
 	defer b.lifeline.Close()
 	defer b.listener.Close()
 	c, err := net.FileConn(b.lifeline)

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "sentry" {
 		os.Exit(fakeZygote(os.Args[2]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == "fake-template" {
+		os.Exit(fakeTemplate(os.Args[2]))
+	}
 	if len(os.Args) > 2 && os.Args[1] == "fake-sentry" {
 		os.Exit(fakeSentry(os.Args[2]))
 	}
@@ -73,7 +76,14 @@ func fakeZygote(arg string) int {
 		if err != nil {
 			return 0
 		}
+		var asked wire.Spawn
+		if err := json.Unmarshal(p.Body, &asked); err != nil {
+			panic(err)
+		}
 		switch {
+		case asked.Template != nil:
+			build := fmt.Sprintf("%s users=%d from %d", cfg.BuildID, asked.Template.Users, asked.User)
+			answer = control.SendJSON(wire.TypeReply, wire.Spawned{PID: startSelf(p.Files[:1], p.Files[1], "fake-template", build)})
 		case cfg.BuildID == mute:
 			<-time.After(time.Hour)
 		case cfg.BuildID == refusing:
@@ -92,14 +102,66 @@ func fakeZygote(arg string) int {
 }
 
 func startFake(build string, files []*os.File) int {
-	cmd := exec.Command("/proc/self/exe", "fake-sentry", build)
-	cmd.ExtraFiles = files[:4]
-	cmd.Stdout, cmd.Stderr = files[4], files[4]
+	return startSelf(files[:4], files[4], "fake-sentry", build)
+}
+
+// startSelf starts the test binary as a child of this process's parent.
+func startSelf(files []*os.File, log *os.File, args ...string) int {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.ExtraFiles = files
+	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_PARENT}
 	if err := cmd.Start(); err != nil {
 		panic(err)
 	}
 	return cmd.Process.Pid
+}
+
+// The generations that a fake template makes behave by.
+const (
+	damaged   = "damaged"    // it cannot load them
+	endless   = "endless"    // it does not come to an end
+	loadsDies = "loads-dies" // it dies when it is asked for a second sentry
+)
+
+// fakeTemplate is a template of sentries that behave like build says, up to a space.
+func fakeTemplate(build string) int {
+	build, _, _ = strings.Cut(build, " ")
+	control := wire.NewConn(connOf(3))
+	p, err := control.Receive()
+	if err != nil {
+		return 0
+	}
+	var d wire.Decode
+	if err := json.Unmarshal(p.Body, &d); err != nil {
+		panic(err)
+	}
+	switch d.Generations[0] {
+	case damaged:
+		_ = control.Fail(api.Errorf(api.CodeCorrupt, "damaged, with %d files", len(p.Files)))
+		return 1
+	case endless:
+		_, _ = control.Receive() // until it is killed
+		return 1
+	}
+	answer := control.SendJSON(wire.TypeReply, wire.Spawned{PID: os.Getpid()})
+	for n := 1; answer == nil; n++ {
+		if p, err = control.Receive(); err != nil {
+			return 0
+		}
+		if n == 2 && d.Generations[0] == loadsDies {
+			fmt.Fprintln(os.Stderr, crashLine)
+			return 2
+		}
+		var asked wire.Spawn
+		if err := json.Unmarshal(p.Body, &asked); err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(os.Stderr, "user %d\n", asked.User)
+		answer = control.SendJSON(wire.TypeReply, wire.Spawned{PID: startFake(build, p.Files)})
+		p.Close()
+	}
+	return 0
 }
 
 func fakeSentry(build string) int {

@@ -133,7 +133,7 @@ const helloTimeout = 15 * time.Second
 // it.
 func (l *Launcher) Start(ctx context.Context) (s *Sentry, err error) {
 	for range startAttempts {
-		s, err = l.startOnce(ctx)
+		s, err = l.startOnce(ctx, &l.zygotes)
 		if api.CodeOf(err) != api.CodeSandboxDied || ctx.Err() != nil {
 			break
 		}
@@ -141,7 +141,13 @@ func (l *Launcher) Start(ctx context.Context) (s *Sentry, err error) {
 	return s, err
 }
 
-func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
+// parent forks itself into sentries.
+type parent interface {
+	// spawn returns the process id of a new sentry that has duplicates of fds.
+	spawn(ctx context.Context, fds []int) (pid int, err error)
+}
+
+func (l *Launcher) startOnce(ctx context.Context, of parent) (_ *Sentry, err error) {
 	key, err := newKey()
 	if err != nil {
 		return nil, err
@@ -152,7 +158,7 @@ func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 			s.Kill()
 		}
 	}()
-	if err := l.startProcess(ctx, s); err != nil {
+	if err := l.startProcess(ctx, s, of); err != nil {
 		return nil, err
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, l.helloTimeout, api.Errorf(api.CodeSandboxDied, "the sentry was not ready within %v", l.helloTimeout))
@@ -168,7 +174,7 @@ func (l *Launcher) startOnce(ctx context.Context) (_ *Sentry, err error) {
 
 // startProcess makes the descriptors of the process and starts it. When it returns, only
 // the process has them: its end is the end of the lifeline.
-func (l *Launcher) startProcess(ctx context.Context, s *Sentry) error {
+func (l *Launcher) startProcess(ctx context.Context, s *Sentry, of parent) error {
 	var given donation
 	defer given.close()
 	lifeline, err := l.donate(s, &given)
@@ -176,7 +182,7 @@ func (l *Launcher) startProcess(ctx context.Context, s *Sentry) error {
 		return err
 	}
 	s.lifeline = lifeline
-	return l.spawn(ctx, s, &given)
+	return l.spawn(ctx, s, &given, of)
 }
 
 // donate makes the descriptors that the sentry starts with, in the order that
@@ -221,7 +227,7 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 }
 
 // spawn starts the process with the donated descriptors.
-func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation) error {
+func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation, of parent) error {
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open sentry log: %w", err)
@@ -237,11 +243,7 @@ func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation) error 
 			return err
 		}
 	}
-	fds := make([]int, len(given.files))
-	for i, f := range given.files {
-		fds[i] = int(f.Fd())
-	}
-	if s.pid, err = l.zygotes.spawn(ctx, fds); err != nil {
+	if s.pid, err = of.spawn(ctx, given.descriptors()); err != nil {
 		s.endUnknown()
 		return fmt.Errorf("start sentry: %w", err)
 	}
@@ -324,6 +326,14 @@ func validKey(key string) bool { return keyPattern.MatchString(key) }
 type donation struct{ files []*os.File }
 
 func (d *donation) add(f *os.File) { d.files = append(d.files, f) }
+
+func (d *donation) descriptors() []int {
+	fds := make([]int, len(d.files))
+	for i, f := range d.files {
+		fds[i] = int(f.Fd())
+	}
+	return fds
+}
 
 func (d *donation) close() {
 	for _, f := range d.files {

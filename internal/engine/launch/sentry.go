@@ -21,6 +21,7 @@ type Sentry struct {
 	files    *os.File // read-only
 	lifeline *wire.Conn
 	hello    wire.Hello
+	decoded  bool
 
 	closeOnce sync.Once
 }
@@ -35,6 +36,9 @@ func (s *Sentry) Files() *os.File { return s.files }
 
 // FilesName is the name of Files among generations, as Key is that of Memory.
 func (s *Sentry) FilesName() string { return s.key + "/files" }
+
+// Decoded reports whether the sentry has the state of a frozen sandbox: it is one of a Template.
+func (s *Sentry) Decoded() bool { return s.decoded }
 
 // Isolation returns the layers that confine the sentry.
 func (s *Sentry) Isolation() api.Isolation { return s.hello.Isolation }

@@ -43,6 +43,11 @@ func newZygotePool(cfg Config, namespaces, ownUsers bool) zygotePool {
 // of wire.Spawn. It blocks while others are started, and for its own start also when ctx is
 // cancelled meanwhile: that takes milliseconds, and ends with a process or none.
 func (n *zygotePool) spawn(ctx context.Context, fds []int) (pid int, err error) {
+	return n.ask(ctx, &wire.Spawn{}, 1, fds)
+}
+
+// ask sends asked, for which it takes so many users of the zygote's, if those of sentries are their own.
+func (n *zygotePool) ask(ctx context.Context, asked *wire.Spawn, users int, fds []int) (pid int, err error) {
 	select {
 	case n.turn <- struct{}{}:
 		defer func() { <-n.turn }()
@@ -52,10 +57,13 @@ func (n *zygotePool) spawn(ctx context.Context, fds []int) (pid int, err error) 
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	if err := n.ready(); err != nil {
+	if err := n.ready(users); err != nil {
 		return 0, err
 	}
-	pid, err = n.zygote.spawn(fds)
+	if n.ownUsers {
+		asked.User = n.zygote.takeUsers(users)
+	}
+	pid, err = n.zygote.spawn(asked, fds)
 	if n.zygote.broken {
 		n.end()
 		return 0, api.Errorf(api.CodeSandboxDied, "fork zygote: %w", err)
@@ -63,11 +71,11 @@ func (n *zygotePool) spawn(ctx context.Context, fds []int) (pid int, err error) 
 	return pid, err
 }
 
-// ready makes sure that there is a zygote, and that it has a user for the next sentry: no
+// ready makes sure that there is a zygote, and that it has so many users left: no
 // user is given twice. Another zygote has other users, see hostuser.FreeRange. The
 // caller has the turn.
-func (n *zygotePool) ready() error {
-	if n.zygote != nil && n.ownUsers && n.zygote.lastUser == hostuser.RangeSize-1 {
+func (n *zygotePool) ready(users int) error {
+	if n.zygote != nil && n.ownUsers && n.zygote.usersLeft() < users {
 		n.end()
 	}
 	if n.zygote != nil {
@@ -100,16 +108,27 @@ func (n *zygotePool) end() {
 	}
 }
 
-// zygote is a running zygote.
+// zygote is a running zygote, or a template: a process that forks itself into sentries.
 type zygote struct {
-	cmd      *exec.Cmd
-	conn     *wire.Conn
-	log      string
-	logger   *slog.Logger
-	timeout  time.Duration // zygoteTimeout, then spawnTimeout but in tests
-	broken   bool          // its state is unknown: a call failed half-way
-	ownUsers bool
-	lastUser int // of the last sentry, with ownUsers
+	name    string // of its kind
+	process *os.Process
+	conn    *wire.Conn
+	log     string
+	logger  *slog.Logger
+	timeout time.Duration // zygoteTimeout, then spawnTimeout but in tests
+	broken  bool          // its state is unknown: a call failed half-way
+	users   int           // of its user namespace, of which the first is its own
+	taken   int           // by sentries
+}
+
+// usersLeft returns how many users of the namespace nobody was given.
+func (z *zygote) usersLeft() int { return z.users - 1 - z.taken }
+
+// takeUsers returns the first of n of them.
+func (z *zygote) takeUsers(n int) int {
+	first := z.taken + 1
+	z.taken += n
+	return first
 }
 
 // startZygote returns when it is ready.
@@ -123,7 +142,10 @@ func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	z = &zygote{conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), logger: cfg.Log, timeout: zygoteTimeout, ownUsers: ownUsers}
+	z = &zygote{name: "zygote", conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), logger: cfg.Log, timeout: zygoteTimeout, users: 1}
+	if ownUsers {
+		z.users = hostuser.RangeSize
+	}
 	log, err := os.OpenFile(z.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		ours.Close()
@@ -133,7 +155,7 @@ func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
 	cmd := exec.Command(cfg.Executable, "sentry", string(arg))
 	cmd.Args[0] = "ramet-sentry"
 	// Nothing of the daemon's environment reaches a sandbox. A sentry uses one processor
-	// until it is a sandbox, see useProcessors in package guest: it has fewer threads
+	// until it is a sandbox, see birth.UseProcessors: it has fewer threads
 	// then. A fixed number keeps the runtime from asking for the affinity mask every
 	// second, which the filter refuses, and from keeping files of the control group
 	// open to that end.
@@ -154,7 +176,7 @@ func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
 		return nil, err
 	}
 	theirs.Close() // now the end of the process is the end of ours
-	z.cmd = cmd
+	z.process = cmd.Process
 	if _, err := z.receive(); err != nil {
 		z.end()
 		return nil, err
@@ -163,12 +185,9 @@ func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
 	return z, nil
 }
 
-// spawn has the process fork itself into a sentry, see zygotePool.spawn.
-func (z *zygote) spawn(fds []int) (pid int, err error) {
-	if z.ownUsers {
-		z.lastUser++
-	}
-	if err := z.conn.SendJSON(wire.TypeCall, wire.Spawn{User: z.lastUser}, fds...); err != nil {
+// spawn has the process fork itself, see zygotePool.spawn.
+func (z *zygote) spawn(asked *wire.Spawn, fds []int) (pid int, err error) {
+	if err := z.conn.SendJSON(wire.TypeCall, asked, fds...); err != nil {
 		z.broken = true
 		return 0, z.explain(err)
 	}
@@ -194,14 +213,14 @@ func (z *zygote) receive() (pid int, err error) {
 // explain adds the reason that the process's log has, and logs a crash.
 func (z *zygote) explain(err error) error {
 	log, _ := readEnd(z.log, 1<<20) // there may be none
-	logCrash(z.logger, "zygote", log)
+	logCrash(z.logger, z.name, log)
 	return fmt.Errorf("%w: %s", err, reasonIn(string(log)))
 }
 
 // end ends the process and waits for it.
 func (z *zygote) end() {
 	z.conn.Close()
-	_ = z.cmd.Process.Kill() // it may have ended
-	_ = z.cmd.Wait()         // it was killed, so the result says nothing
+	_ = z.process.Kill()    // it may have ended
+	_, _ = z.process.Wait() // it was killed, so the result says nothing
 	os.Remove(z.log)
 }

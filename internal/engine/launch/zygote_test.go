@@ -46,7 +46,7 @@ func TestZygoteDoesNotAnswer(t *testing.T) {
 	if _, err := l.zygotes.spawn(context.Background(), nil); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("spawn: %v", err)
 	}
-	if alive(z.cmd.Process.Pid) {
+	if alive(z.process.Pid) {
 		t.Error("it lives, and nobody knows what it is doing")
 	}
 }
@@ -75,17 +75,17 @@ func TestUsersRunOut(t *testing.T) {
 	}
 	start(t, l)
 	first := l.zygotes.zygote
-	if first.lastUser != 1 {
-		t.Errorf("the first sentry is user %d", first.lastUser)
+	if first.taken != 1 {
+		t.Errorf("the first sentry is user %d", first.taken)
 	}
-	first.lastUser = hostuser.RangeSize - 2
+	first.taken = hostuser.RangeSize - 2
 	start(t, l)
-	if l.zygotes.zygote != first || first.lastUser != hostuser.RangeSize-1 {
-		t.Errorf("the last user was not given: the zygote is at %d", first.lastUser)
+	if l.zygotes.zygote != first || first.taken != hostuser.RangeSize-1 {
+		t.Errorf("the last user was not given: the zygote is at %d", first.taken)
 	}
 	start(t, l)
-	if l.zygotes.zygote == first || l.zygotes.zygote.lastUser != 1 {
-		t.Errorf("no other zygote gives the next one: it is at %d", l.zygotes.zygote.lastUser)
+	if l.zygotes.zygote == first || l.zygotes.zygote.taken != 1 {
+		t.Errorf("no other zygote gives the next one: it is at %d", l.zygotes.zygote.taken)
 	}
 }
 

@@ -40,8 +40,8 @@ const (
 const (
 	// MaxChunk is the most stream data in a packet, in bytes.
 	MaxChunk = 64 << 10
-	// maxPacket bounds every packet. Larger replies travel in a memory file.
-	maxPacket = 160 << 10
+	// MaxPacket bounds every packet, in bytes. Larger replies travel in a memory file.
+	MaxPacket = 160 << 10
 	// MaxFiles is the most descriptors that Linux passes in one message.
 	MaxFiles = 253
 )
@@ -69,7 +69,7 @@ type Conn struct {
 // inbox is a buffer for a packet with its descriptors. Connections are short and many, so
 // they take buffers from a pool.
 type inbox struct {
-	data [maxPacket]byte
+	data [MaxPacket]byte
 	oob  []byte
 }
 
@@ -118,7 +118,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error { return c.c.SetWriteDeadline
 // Send sends one packet. It blocks while the peer does not read. The
 // descriptors are duplicated into the peer; the caller keeps its own.
 func (c *Conn) Send(t Type, body []byte, fds ...int) error {
-	if len(body) >= maxPacket {
+	if len(body) >= MaxPacket {
 		return ErrTooLarge
 	}
 	if len(fds) > MaxFiles {

@@ -56,7 +56,7 @@ func receive(t testing.TB, c *Conn) *Packet {
 
 func TestPacketsKeepTheirBounds(t *testing.T) {
 	a, b := pair(t)
-	bodies := []string{"", "x", strings.Repeat("y", MaxChunk), strings.Repeat("z", maxPacket-1)}
+	bodies := []string{"", "x", strings.Repeat("y", MaxChunk), strings.Repeat("z", MaxPacket-1)}
 	go func() {
 		for i, body := range bodies {
 			if err := a.Send(Type('a'+i), []byte(body)); err != nil {
@@ -75,8 +75,8 @@ func TestPacketsKeepTheirBounds(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	a, b := pair(t)
 	for name, c := range map[string]struct{ err, want error }{
-		"body":        {a.Send(TypeCall, make([]byte, maxPacket)), ErrTooLarge},
-		"JSON":        {a.SendJSON(TypeCall, strings.Repeat("x", maxPacket)), ErrTooLarge},
+		"body":        {a.Send(TypeCall, make([]byte, MaxPacket)), ErrTooLarge},
+		"JSON":        {a.SendJSON(TypeCall, strings.Repeat("x", MaxPacket)), ErrTooLarge},
 		"descriptors": {a.Send(TypeCall, nil, make([]int, MaxFiles+1)...), ErrTooManyFiles},
 	} {
 		if !errors.Is(c.err, c.want) {
@@ -96,7 +96,7 @@ func TestTooLarge(t *testing.T) {
 // nothing may be cut silently.
 func TestPeerSendsTooMuch(t *testing.T) {
 	a, b := pair(t)
-	if _, _, err := a.c.WriteMsgUnix(make([]byte, maxPacket+1), nil, nil); err != nil {
+	if _, _, err := a.c.WriteMsgUnix(make([]byte, MaxPacket+1), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := b.Receive(); !errors.Is(err, ErrTooLarge) {

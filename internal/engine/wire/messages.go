@@ -152,6 +152,9 @@ type Load struct {
 	Volumes []VolumeMount `json:"volumes,omitempty"`
 	// Answer is for the request of the sandbox that it was frozen for.
 	Answer *ControlAnswer `json:"answer,omitempty"`
+	// Decoded says that the sentry is one of a template, which has the state already: Generations is empty, and
+	// the channel is the only descriptor.
+	Decoded bool `json:"decoded,omitempty"`
 }
 
 // ControlRequest is a line that a process sent on the control socket. The sentry has only
@@ -409,13 +412,31 @@ type ZygoteConfig struct {
 // MaxEntrances is the most files that a process enters its control group by.
 const MaxEntrances = 8
 
-// Spawn asks the zygote for a sentry. Descriptors come with it: the lifeline, the
+// Spawn asks the zygote, or a template, for a sentry. Descriptors come with it: the lifeline, the
 // listener, the memory, the files, the log, and at most MaxEntrances files to which the
 // sentry writes "0" to enter its control group.
 type Spawn struct {
-	// User is the user, and the group, that the sentry is, as the zygote's user namespace
-	// numbers them; 0 for the zygote's own.
+	// User is the user, and the group, that the sentry is, as the user namespace of its parent
+	// numbers them; 0 for the parent's own.
 	User int `json:"user,omitempty"`
+	// Template, which only the zygote makes, is set for a template in place of a sentry.
+	Template *SpawnTemplate `json:"template,omitempty"`
+}
+
+// SpawnTemplate asks the zygote for a template: a fork of it that loads the state of a frozen sandbox, and forks
+// itself into sentries that need not load it. Descriptors: the socket on which it is asked, its log, and files of its
+// control group, as of a Spawn. The first packet on the socket is a Decode, and the answer a Spawned; Spawns follow.
+type SpawnTemplate struct {
+	// Users are the users, and groups, from Spawn.User on that its user namespace has, where they are numbered
+	// from 0 on, and the template is the first of them.
+	Users int `json:"users"`
+}
+
+// Decode says what a template loads. Descriptors: as of a Load, without a channel.
+type Decode struct {
+	Generations []string   `json:"generations"`
+	Limits      api.Limits `json:"limits"`            // of each of its sentries
+	Network     bool       `json:"network,omitempty"` // they will have a channel
 }
 
 // Spawned is the answer to a Spawn. The zygote also sends one, with its own process id,

@@ -39,13 +39,14 @@ type batch struct {
 	loading  chan struct{}          // see freezes.NewSlots
 	// asked is the request of the frozen sandbox itself that is answered in the
 	// children, 0 for none, and reply the answer.
-	asked  uint64
-	budget *selfcontrol.Budget // pays for the children; nil if none does
-	reply  func(*api.Sandbox) control.Reply
-	ahead  []chan struct{} // closed when that sentry is readied or is not to be; nil where none was taken ahead
-	done   bool
-	begun  bool // the children are made in the background
-	fresh  bool // see wire.Load.FreshRandomness
+	asked    uint64
+	budget   *selfcontrol.Budget // pays for the children; nil if none does
+	reply    func(*api.Sandbox) control.Reply
+	template *launch.Template // of the sentries; nil if they load for themselves
+	ahead    []chan struct{}  // closed when that sentry is readied or is not to be; nil where none was taken ahead
+	done     bool
+	begun    bool // the children are made in the background
+	fresh    bool // see wire.Load.FreshRandomness
 	// volumes are those that the children have besides those of the frozen sandbox.
 	volumes []api.VolumeMount
 	// trusted is what the children's programs are to trust and the frozen ones do not; nil if there is nothing.
@@ -140,6 +141,9 @@ func (b *batch) madeByItself(by *selfcontrol.Request) {
 // prepareAhead takes sentries for the first children, as many as can work at
 // once besides those of other batches. Failures show when the child is made.
 func (b *batch) prepareAhead(ctx context.Context) {
+	if len(b.drafts) >= someChildren {
+		return // a template may make them, and readying the few for which there is none takes milliseconds
+	}
 	for i := range b.drafts {
 		select {
 		case b.loading <- struct{}{}:
@@ -160,6 +164,44 @@ func (b *batch) prepareAhead(ctx context.Context) {
 	}
 }
 
+// A fork into manyChildren or more, and into someChildren or more with a state that is large, in bytes, has a template
+// load the state for all of them. With fewer, the first children would wait longer for it than all of them do when
+// each loads the state by itself.
+const (
+	manyChildren = 16
+	someChildren = 4
+	largeState   = 4 << 20
+)
+
+// useTemplate starts a template where it is worth that.
+func (b *batch) useTemplate(ctx context.Context, from *spawn.Origin) {
+	n := len(b.drafts)
+	if n < manyChildren && (n < someChildren || from.Bytes() < largeState) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	select {
+	case b.loading <- struct{}{}:
+		defer func() { <-b.loading }()
+	case <-ctx.Done():
+		return
+	}
+	var err error
+	b.template, err = b.forker.cfg.Spawner.Template(ctx, from, n, &b.drafts[0].Sandbox)
+	if err != nil && ctx.Err() == nil && api.CodeOf(err) != api.CodeUnsupported {
+		b.forker.cfg.Log.Warn("each child loads the frozen state by itself", "error", err)
+	}
+}
+
+// endTemplate ends the template, if there is one.
+func (b *batch) endTemplate() {
+	if b.template != nil {
+		b.template.Close()
+		b.template = nil
+	}
+}
+
 // readied waits until nobody readies a sentry for child i ahead any more: within
 // b.timeout.
 func (b *batch) readied(i int) {
@@ -176,6 +218,8 @@ func (b *batch) make(ctx context.Context, f *freezes.Freeze, image string, hooks
 		return err
 	}
 	defer from.Close()
+	b.useTemplate(ctx, from)
+	defer b.endTemplate()
 	var workers sync.WaitGroup
 	for i := range b.drafts {
 		workers.Go(func() { b.makeOne(ctx, i, from, hooks) })
@@ -241,10 +285,19 @@ func (b *batch) fail(i int, err error) {
 	}
 }
 
+// prepare readies the sentry of a child.
+func (b *batch) prepare(ctx context.Context, d *sandboxes.Record) (s *launch.Sentry, err error) {
+	if b.template == nil {
+		return b.forker.prepare(ctx, d, nil)
+	}
+	s, d.Process, err = b.forker.cfg.Spawner.PrepareFrom(ctx, b.template, &d.Sandbox)
+	return s, err
+}
+
 func (b *batch) load(ctx context.Context, i int, from *spawn.Origin, hooks bool) error {
 	d := &b.drafts[i]
 	if b.sentries[i] == nil {
-		s, err := b.forker.prepare(ctx, d, nil)
+		s, err := b.prepare(ctx, d)
 		if err != nil {
 			return err
 		}

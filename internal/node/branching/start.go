@@ -55,6 +55,8 @@ func (b *batch) begin(ctx context.Context, f *freezes.Freeze, image string, made
 		defer b.forker.cfg.Freezes.Drop(f)
 		defer kept()
 		defer from.Close()
+		b.useTemplate(b.forker.cfg.Background.Context(), from)
+		defer b.endTemplate()
 		var workers sync.WaitGroup
 		for i, x := range b.listed {
 			workers.Go(func() {

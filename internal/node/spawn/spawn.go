@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -44,6 +45,7 @@ type Config struct {
 	Volumes  Volumes
 	BootID   string // names the run of the host
 	Engine   string // names the form in which sentries save their state
+	Log      *slog.Logger
 }
 
 // Images opens images.
@@ -71,6 +73,22 @@ func (p *Spawner) Prepare(ctx context.Context, sandbox *api.Sandbox, require []s
 	if err != nil {
 		return nil, Process{}, err
 	}
+	return p.prepare(s, sandbox, require)
+}
+
+// PrepareFrom is Prepare with a sentry of a template, or one of the pool if the template fails.
+func (p *Spawner) PrepareFrom(ctx context.Context, t *launch.Template, sandbox *api.Sandbox) (*launch.Sentry, Process, error) {
+	s, err := t.Start(ctx)
+	if err != nil {
+		if api.CodeOf(err) != api.CodeUnavailable { // which it says once it has failed
+			p.cfg.Log.Warn("a template has failed", "error", err)
+		}
+		return p.Prepare(ctx, sandbox, nil)
+	}
+	return p.prepare(s, sandbox, nil)
+}
+
+func (p *Spawner) prepare(s *launch.Sentry, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
 	sandbox.Isolation = s.Isolation()
 	process, err := ProcessOf(s, p.cfg.BootID, p.cfg.Engine)
 	if rerr := requireLayers(require, s.Isolation(), p.cfg.Launcher.Missing()); rerr != nil {
@@ -173,6 +191,29 @@ func NewOrigin(f *freezes.Freeze, image *os.File, memory []*os.File) *Origin {
 	return &Origin{f, append([]*os.File{f.State, image}, memory...)}
 }
 
+// templateThreads is how many threads a template may have, with those of a fork until that has entered a control group
+// of its own. It needs a tenth.
+const templateThreads = 128
+
+// Template starts a template of the origin for n sandboxes that are like sandbox in their limits, and in having a
+// network or not.
+func (p *Spawner) Template(ctx context.Context, o *Origin, n int, sandbox *api.Sandbox) (*launch.Template, error) {
+	ctx, cancel := Beginning(ctx)
+	defer cancel()
+	decode := &wire.Decode{Generations: o.freeze.Generations, Limits: sandbox.Limits, Network: sandbox.Network != nil}
+	limits := cgroup.Limits{MemoryBytes: groupLimits(sandbox.Limits).MemoryBytes, Pids: templateThreads}
+	return p.cfg.Launcher.NewTemplate(ctx, n, limits, decode, o.files)
+}
+
+// Bytes returns the size of the frozen state but for the memory that is shared with it.
+func (o *Origin) Bytes() int64 {
+	st, err := o.freeze.State.Stat()
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
 // Freeze returns the freeze.
 func (o *Origin) Freeze() *freezes.Freeze { return o.freeze }
 
@@ -182,9 +223,13 @@ func (o *Origin) Close() { o.files[1].Close() }
 // Load has a prepared sentry become a sandbox. load carries what differs between the ways
 // to make one. The file is as of Boot.
 func (o *Origin) Load(ctx context.Context, s *launch.Sentry, sandbox *api.Sandbox, load wire.Load) (*wire.Loaded, *os.File, error) {
-	load.Common, load.Generations = commonOf(sandbox), o.freeze.Generations
+	load.Common, load.Decoded = commonOf(sandbox), s.Decoded()
+	var files []*os.File
+	if !load.Decoded {
+		load.Generations, files = o.freeze.Generations, o.files
+	}
 	var loaded wire.Loaded
-	end, err := connected(sandbox, o.files, func(network bool, files []*os.File) error {
+	end, err := connected(sandbox, files, func(network bool, files []*os.File) error {
 		load.Network = network
 		_, err := s.Call(ctx, &wire.Call{Op: wire.OpLoad, Load: &load}, &loaded, files...)
 		return err

@@ -362,10 +362,10 @@ func (m *Memory) Secede(rest Ranges) error {
 	if err == nil && st.Size() > 0 {
 		// Reading a page of the file that is not in use would take one from the host.
 		none := ^uintptr(0)
-		err = m.remap(memmap.FileRange{End: uint64(st.Size())}, unix.MAP_ANONYMOUS, none)
+		err = m.remap(memmap.FileRange{End: uint64(st.Size())}, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, none)
 	}
 	for i := 0; err == nil && i < len(rest); i++ {
-		err = m.remap(rest[i], 0, m.file.Fd())
+		err = m.remap(rest[i], unix.MAP_PRIVATE, m.file.Fd())
 	}
 	if err != nil {
 		return fmt.Errorf("map a copy of memory: %w", err)
@@ -373,13 +373,63 @@ func (m *Memory) Secede(rest Ranges) error {
 	return nil
 }
 
-// remap puts a private mapping of fd, or of nothing, where the kernel has fr mapped.
+// ToFork readies the memory for forks of the process, which share what is mapped, and returns the pages that its own
+// file has, for MoveTo. Nothing may use the memory from then on.
+func (m *Memory) ToFork() (own Ranges, err error) {
+	m.AwaitReleased()
+	for _, e := range m.table { // a load maps what is known to be in use
+		blocks, err := m.mf.MapInternal(memmap.FileRange(e.Range), hostarch.Read)
+		for off := e.Start; err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
+			part := blocks.Head().ToSlice()
+			err = mapOver(part, m.gens[e.Gen].File, off)
+			off += uint64(len(part))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("map inherited memory: %w", err)
+		}
+	}
+	for at := uint64(0); ; {
+		next, err := nextData(int(m.file.Fd()), at)
+		if err != nil || next.Start >= noData {
+			return own, err
+		}
+		own, at = append(own, next), next.End
+	}
+}
+
+// MoveTo makes file, an empty memfd, the file of the memory, with the pages that ToFork returned, in a process that is
+// a fork of the one that called that. Nothing may use it meanwhile. file stays the caller's.
+func (m *Memory) MoveTo(file *os.File, own Ranges) error {
+	st, err := m.file.Stat()
+	if err == nil {
+		err = file.Truncate(st.Size())
+	}
+	for i := 0; err == nil && i < len(own); i++ {
+		err = copyPages(m.mf, own[i], file, int64(own[i].Start))
+	}
+	if err == nil && st.Size() > 0 {
+		m.table.overlapping(memmap.FileRange{End: uint64(st.Size())}, func(part memmap.FileRange, gen int) {
+			if err == nil && gen < 0 { // else it is mapped from a generation
+				err = m.remap(part, unix.MAP_SHARED, file.Fd())
+			}
+		})
+	}
+	if err == nil {
+		err = unix.Dup3(int(file.Fd()), int(m.file.Fd()), unix.O_CLOEXEC)
+	}
+	if err != nil {
+		return fmt.Errorf("move memory to another file: %w", err)
+	}
+	return nil
+}
+
+// remap puts a mapping of fd, or of nothing, where the kernel has fr mapped.
 func (m *Memory) remap(fr memmap.FileRange, flags, fd uintptr) error {
 	blocks, err := m.mf.MapInternal(fr, hostarch.ReadWrite)
 	for off := uintptr(fr.Start); err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
 		b := blocks.Head()
 		if _, _, errno := unix.Syscall6(unix.SYS_MMAP, b.Addr(), uintptr(b.Len()), unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE|flags, fd, off); errno != 0 {
+			unix.MAP_FIXED|unix.MAP_NORESERVE|flags, fd, off); errno != 0 {
 			err = errno
 		}
 		off += uintptr(b.Len())

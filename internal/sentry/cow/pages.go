@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
 
 	"ramet.dev/ramet/internal/engine/snapfile"
@@ -143,12 +144,14 @@ func (p *Pinned) unknown() (found []memmap.FileRange, err error) {
 	return found, err
 }
 
-// nextData returns the next pages from an offset on that a file has. Behind the last there are none.
+// noData is where nextData finds pages when there are no more.
+const noData = 1 << 62
+
+// nextData returns the next pages from an offset on that a file has.
 func nextData(fd int, from uint64) (memmap.FileRange, error) {
-	const most = 1 << 62
 	start, err := unix.Seek(fd, int64(from), unix.SEEK_DATA)
 	if err == unix.ENXIO {
-		return memmap.FileRange{Start: most, End: most + hostarch.PageSize}, nil
+		return memmap.FileRange{Start: noData, End: noData + hostarch.PageSize}, nil
 	}
 	var end int64
 	if err == nil {
@@ -163,17 +166,23 @@ func nextData(fd int, from uint64) (memmap.FileRange, error) {
 // CopyAhead copies the pages of ahead to where a Writer has left room for them.
 func (p *Pinned) CopyAhead(file *os.File, off int64, ahead Ranges) error {
 	for _, r := range ahead {
-		blocks, err := p.mem.mf.MapInternal(r, hostarch.Read)
-		for ; err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
-			text := blocks.Head().ToSlice()
-			_, err = file.WriteAt(text, off)
-			off += int64(len(text))
-		}
-		if err != nil {
+		if err := copyPages(p.mem.mf, r, file, off); err != nil {
 			return fmt.Errorf("copy memory: %w", err)
 		}
+		off += int64(r.Length())
 	}
 	return nil
+}
+
+// copyPages writes pages of memory to file.
+func copyPages(memory *pgalloc.MemoryFile, fr memmap.FileRange, file *os.File, off int64) error {
+	blocks, err := memory.MapInternal(fr, hostarch.Read)
+	for ; err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
+		text := blocks.Head().ToSlice()
+		_, err = file.WriteAt(text, off)
+		off += int64(len(text))
+	}
+	return err
 }
 
 // Close implements stateio.AsyncWriter.

@@ -40,3 +40,20 @@ func TestWaits(t *testing.T) {
 		t.Errorf("%d waits are kept", len(clock.waits))
 	}
 }
+
+// TestAtRest has the clock of a guest that does not run yet stand still.
+func TestAtRest(t *testing.T) {
+	g := NewAtRest(nil)
+	now := g.Clock.Now()
+	late := g.Clock.After(gotime.Millisecond)
+	defer late.Stop()
+	<-gotime.After(5 * gotime.Millisecond)
+	if g.Clock.Now() != now {
+		t.Error("it goes")
+	}
+	g.Begin()
+	<-late.C
+	if past := g.Clock.Now() - now; past < gotime.Millisecond {
+		t.Errorf("it was %v when a millisecond was due", past)
+	}
+}

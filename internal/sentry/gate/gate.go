@@ -44,6 +44,16 @@ type Gate struct {
 // New returns the gate of a guest that runs, or is about to.
 func New(k Kernel) *Gate { return &Gate{k: k} }
 
+// NewAtRest returns the gate of a guest whose clock stands still until Begin.
+func NewAtRest(k Kernel) *Gate {
+	g := New(k)
+	g.Clock.stop()
+	return g
+}
+
+// Begin starts the clock of a guest that is about to run.
+func (g *Gate) Begin() { g.Clock.start() }
+
 // Enter begins an operation that uses the kernel. End it with Leave.
 func (g *Gate) Enter() { g.ops.RLock() }
 

@@ -1,13 +1,11 @@
 package guest
 
 import (
-	"bufio"
 	"reflect"
 	"strings"
 	"testing"
 
 	"gvisor.dev/gvisor/pkg/atomicbitops"
-	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
@@ -40,26 +38,6 @@ func TestCanaryPacketIDs(t *testing.T) {
 	}
 	if ids.Len() > 0 {
 		t.Errorf("%d counters are left", ids.Len())
-	}
-}
-
-// TestCanaryForgetRandom checks that no random bytes are left that were read ahead.
-func TestCanaryForgetRandom(t *testing.T) {
-	for ahead := range 3 {
-		if _, err := rand.Read(make([]byte, 1+ahead*4000)); err != nil {
-			t.Fatal(err)
-		}
-		if err := forgetRandom(); err != nil {
-			t.Fatal(err)
-		}
-		buffer := reflect.ValueOf(rand.Reader).Elem().FieldByName("r")
-		if buffer.Type() != reflect.TypeFor[*bufio.Reader]() {
-			t.Fatalf("gVisor's random source reads ahead into a %v", buffer.Type())
-		}
-		read, written := buffer.Elem().FieldByName("r").Int(), buffer.Elem().FieldByName("w").Int()
-		if read != written {
-			t.Errorf("%d bytes are left", written-read)
-		}
 	}
 }
 

@@ -35,7 +35,7 @@ func TestGarbageIsBounded(t *testing.T) {
 	if resume(); debug.SetMemoryLimit(-1) != bound {
 		t.Error("after a freeze it is bound to something else than before")
 	}
-	c.settle()
+	c.settle(true)
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		t.Errorf("it has settled, and is bound to %d bytes", limit)
 	}
@@ -51,7 +51,7 @@ func TestSettleInFreeze(t *testing.T) {
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)
-		c.settle()
+		c.settle(true)
 	}()
 	select { // time enough for one that does not wait
 	case <-settled:

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"unsafe"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/cpuid"
 	"gvisor.dev/gvisor/pkg/log"
@@ -23,8 +25,10 @@ import (
 	"gvisor.dev/gvisor/pkg/sighandling"
 
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/birth"
 	"ramet.dev/ramet/internal/sentry/codectx"
 	"ramet.dev/ramet/internal/sentry/cow"
+	"ramet.dev/ramet/internal/sentry/dormant"
 	"ramet.dev/ramet/internal/sentry/fspatch"
 	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/guestfs"
@@ -45,9 +49,12 @@ import (
 // in every sandbox.
 type Blank struct {
 	plat   *cow.Platform
+	hosted *dormant.Platform // which plat wraps
 	mem    *cow.Memory
 	files  *os.File
 	clocks time.Clocks
+
+	inherited *inheritance // of a fork of a Template; nil if Load decodes
 
 	Volumes *volumes.Client  // which asks the daemon
 	Forker  *selffork.Forker // of this process; nil in tests: then nothing is saved apart
@@ -69,46 +76,68 @@ func Initialize() error {
 	return syscalls.Replace()
 }
 
+// Born is what a process is born with: memory, a memfd, and files, an empty file for what the sandbox writes
+// to its file system.
+type Born struct {
+	Memory, Files *os.File
+	// Template is set in a fork of one.
+	Template *Template
+}
+
 // NewBlank makes the platform, whose processes inherit the privileges that are
 // left, and the memory. It calls born when all is done that is the same for every
 // sentry: born may return in another process, and gives what is that one's own,
-// memory, a memfd, and files, an empty file for what the sandbox writes to its file
-// system, which are taken over. Call it once per process, after Initialize and before
+// which is taken over. Call it once per process, after Initialize and before
 // system calls are filtered.
-func NewBlank(born func() (memory, files *os.File)) (*Blank, error) {
+func NewBlank(born func() Born) (*Blank, error) {
 	if err := sighandling.IgnoreChildStop(); err != nil {
 		return nil, fmt.Errorf("ignore stopped children: %w", err)
 	}
-	var memory, files *os.File
-	systrap, err := newSystrap(func() { memory, files = born() })
+	var own Born
+	systrap, err := birth.NewSystrap(func() { own = born() })
 	if err != nil {
 		return nil, err
 	}
-	if err := forgetRandom(); err != nil {
-		return nil, err
-	}
-	// What it counts in is shared memory.
-	if err := usage.Init(); err != nil {
-		return nil, fmt.Errorf("initialize memory accounting: %w", err)
-	}
-	mem, err := cow.NewMemory(memory)
-	if err != nil {
+	if err := birth.ForgetRandom(); err != nil {
 		return nil, err
 	}
 	cheap, err := systraptuning.NewPlatform(systrap)
 	if err != nil {
 		return nil, fmt.Errorf("create platform: %w", err)
 	}
-	plat := cow.NewPlatform(cheap, mem)
-	if err := plat.Spare(spares); err != nil {
+	if own.Template != nil {
+		return own.Template.bear(own, cheap)
+	}
+	mem, err := newMemory(own.Memory)
+	if err != nil {
+		return nil, err
+	}
+	b := newBlank(dormant.NewPlatform(cheap), mem, own.Files)
+	if err := b.plat.Spare(spares); err != nil {
 		log.Warningf("Spare address spaces: %v", err) // a process that needs one asks the host again
 	}
+	return b, nil
+}
+
+// newMemory makes the memory of a sandbox. Call it once per process.
+func newMemory(file *os.File) (*cow.Memory, error) {
+	if err := usage.Init(); err != nil {
+		return nil, fmt.Errorf("initialize memory accounting: %w", err)
+	}
+	// gVisor counts in shared memory, for readers that Ramet does not have: forks of the process would share it.
+	page := usage.MemoryAccounting.RTMemoryStats
+	usage.MemoryAccounting.RTMemoryStats = &usage.RTMemoryStats{}
+	if err := errors.Join(unix.MunmapPtr(unsafe.Pointer(page), usage.RTMemoryStatsSize), usage.MemoryAccounting.File.Close()); err != nil {
+		return nil, fmt.Errorf("give up shared memory accounting: %w", err)
+	}
+	return cow.NewMemory(file)
+}
+
+func newBlank(hosted *dormant.Platform, mem *cow.Memory, files *os.File) *Blank {
 	return &Blank{
-		plat:   plat,
-		mem:    mem,
-		files:  files,
+		plat: cow.NewPlatform(hosted, mem), hosted: hosted, mem: mem, files: files,
 		clocks: time.NewCalibratedClocks(false), Volumes: &volumes.Client{},
-	}, nil
+	}
 }
 
 // spares is how many address spaces a blank has: one for init and one for the process
@@ -142,10 +171,11 @@ type Guest struct {
 	freezes   int64            // made so far; guarded by Gate
 	forker    *selffork.Forker // see Blank
 	collector collector
+	forked    bool // from a Template
 }
 
 func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk) *Guest {
-	g := &Guest{Gate: gate.New(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d, forker: b.Forker}
+	g := &Guest{Gate: gate.NewAtRest(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d, forker: b.Forker}
 	g.spawner = spawn.New(g.k, id)
 	g.Network = &Network{k: g.k, gate: g.Gate, uplink: uplink.New(g.k, g.Gate, func(port uint16, gone <-chan struct{}) (uplink.Stream, error) {
 		return g.Ports.Dial(port, 0, gone)
@@ -174,7 +204,7 @@ func (g *Guest) id() *wire.Common { return &g.spawner.Identity }
 // itself does, nil for others. channel is that to the gateway, nil for a sandbox without
 // a network; it is taken over, too.
 func (b *Blank) Boot(id wire.Common, mounts []wire.VolumeMount, image, command, channel *os.File) (*Guest, error) {
-	useProcessors() // the network stack has as many goroutines for TCP, and so have all descendants
+	birth.UseProcessors() // the network stack has as many goroutines for TCP, and so have all descendants
 	unsettled(id.Limits.MemoryMiB)
 	showMemory(id.Limits)
 	k := &kernel.Kernel{Platform: b.plat, AllowSUID: true} // as on any machine: sudo, su
@@ -264,6 +294,7 @@ func (g *Guest) start(command *os.File, mountVolumes func() error) error {
 	if err := mountVolumes(); err != nil {
 		return err
 	}
+	g.Gate.Begin()
 	return g.k.Start()
 }
 

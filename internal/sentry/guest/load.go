@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/birth"
 	"ramet.dev/ramet/internal/sentry/codectx"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/guestfs"
@@ -47,46 +47,28 @@ type LoadFiles struct {
 // own. The guest runs when it returns.
 func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, error) {
 	unsettled(req.Limits.MemoryMiB)
-	showMemory(req.Limits)
 	st := stages.Begin()
-	data, err := kern.MapFile(files.Snapshot)
-	if err != nil {
-		return nil, nil, err
+	from := b.inherited
+	if req.Decoded != (from != nil) {
+		return nil, nil, api.Errorf(api.CodeInvalid, "decoded: the sentry has a state, or it has none: %t", from != nil)
 	}
-	defer unix.Munmap(data)
-	snap, err := snapfile.Parse(data)
-	if err != nil {
-		return nil, nil, api.Errorf(api.CodeCorrupt, "%w", err)
+	if from == nil {
+		var err error
+		d := wire.Decode{Generations: req.Generations, Limits: req.Limits, Network: files.Channel != nil}
+		if from, err = b.decode(&d, files, &st); err != nil {
+			return nil, nil, err
+		}
 	}
-	if err := checkMappings(snap.Table); err != nil {
-		return nil, nil, err
-	}
-	gens, err := b.inherit(snap, req.Generations, files.Generations)
-	if err != nil {
-		return nil, nil, err
-	}
-	disk, err := b.newDisk(files.Image, snap.Files.Segments, gens)
-	if err != nil {
-		return nil, nil, err
-	}
-	st.Mark("map")
-	g, inherited, err := b.loadKernel(snap, data, req.Common, disk, files.Channel != nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	st.Mark("load")
+	g, inherited := from.guest, from.network
+	*g.id(), g.forker, g.forked = req.Common, b.Forker, req.Decoded
 	if g.Control != nil {
 		g.Control.Thaw(g.k, g.Gate, req.Answer)
-	}
-	if err := g.attachStateless(g.k.SupervisorContext(), inherited.side.Detached); err != nil {
-		return nil, nil, err
 	}
 	if err := volumes.Mount(g.k.SupervisorContext(), g.k, b.Volumes, req.Volumes); err != nil {
 		return nil, nil, err
 	}
 	g.Ports.DropInherited()
 	g.Files.DropInherited()
-	beginGeneration(g.k.Kernel)
 	st.Mark("mount")
 	unwritten, err := g.becomeSelf()
 	if err != nil {
@@ -105,7 +87,8 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 		}
 	}
 	st.Mark("renew")
-	useProcessors()
+	birth.UseProcessors()
+	g.Gate.Begin()
 	if err := g.k.Start(); err != nil {
 		return nil, nil, fmt.Errorf("start kernel: %w", err)
 	}
@@ -130,10 +113,48 @@ func (b *Blank) Load(req *wire.Load, files LoadFiles) (*Guest, *wire.Loaded, err
 	return g, out, nil
 }
 
-// useProcessors lets the process run on as many processors as the host has. Before the
-// guest does, it runs on one (see birthplace): all work is that of a single goroutine, and
-// with more processors the runtime only spends time looking for work for them.
-func useProcessors() { runtime.GOMAXPROCS(runtime.NumCPU()) }
+// inheritance is the guest that was frozen, which does not run yet, nor know who it is.
+type inheritance struct {
+	guest   *Guest
+	network *inheritedNetwork
+}
+
+// decode loads the kernel that was frozen.
+func (b *Blank) decode(req *wire.Decode, files LoadFiles, st *stages.Stages) (*inheritance, error) {
+	showMemory(req.Limits)
+	data, err := kern.MapFile(files.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Munmap(data)
+	snap, err := snapfile.Parse(data)
+	if err != nil {
+		return nil, api.Errorf(api.CodeCorrupt, "%w", err)
+	}
+	if err := checkMappings(snap.Table); err != nil {
+		return nil, err
+	}
+	gens, err := b.inherit(snap, req.Generations, files.Generations)
+	if err != nil {
+		return nil, err
+	}
+	disk, err := b.newDisk(files.Image, snap.Files.Segments, gens)
+	if err != nil {
+		return nil, err
+	}
+	st.Mark("map")
+	g, network, err := b.loadKernel(snap, data, disk, req.Network)
+	if err != nil {
+		return nil, err
+	}
+	st.Mark("load")
+	g.id().Limits = req.Limits
+	if err := g.attachStateless(g.k.SupervisorContext(), network.side.Detached); err != nil {
+		return nil, err
+	}
+	beginGeneration(g.k.Kernel)
+	return &inheritance{g, network}, nil
+}
 
 const (
 	// defaultMaxMappings is vm.max_map_count of a host that was not told
@@ -183,7 +204,7 @@ func (b *Blank) inherit(snap *snapfile.Snapshot, names []string, files []*os.Fil
 	return gens, nil
 }
 
-func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common, disk *disk, connected bool) (*Guest, *inheritedNetwork, error) {
+func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, disk *disk, connected bool) (*Guest, *inheritedNetwork, error) {
 	pages := data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
 	loader := kernel.NewAsyncMFLoader(io.NopCloser(bytes.NewReader(snap.Meta)), cow.NewReader(b.mem, snap.Copied, pages), b.mem.MemoryFile(), nil)
 	none := map[checkpoint.ResourceID]*pgalloc.MemoryFile{}
@@ -196,7 +217,10 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 		volumes.CtxClient:        b.Volumes,
 	})
 	network := &inheritedNetwork{k: k, connected: connected}
-	if err := k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, network, b.clocks, &vfs.CompleteRestoreOptions{}, nil); err != nil {
+	err := b.hosted.Load(func() error {
+		return k.LoadFrom(ctx, bytes.NewReader(snap.State), loader, nil, network, b.clocks, &vfs.CompleteRestoreOptions{}, nil)
+	})
+	if err != nil {
 		return nil, nil, loadError(err, b.plat.Refused(), snap.State)
 	}
 	if err := loader.Wait(); err != nil {
@@ -212,7 +236,7 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, id wire.Common,
 	if err := disk.find(k); err != nil {
 		return nil, nil, err
 	}
-	g := b.newGuest(k, id, disk)
+	g := b.newGuest(k, wire.Common{}, disk) // Load says who it is
 	table, err := popState[proc.Table](k, proc.TableKey, "has no table of processes")
 	if err != nil {
 		return nil, nil, err

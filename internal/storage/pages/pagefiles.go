@@ -67,6 +67,21 @@ func (f *pageFiles) Protect() error {
 	return nil
 }
 
+// MoveTo makes the file behind fd, which must be empty, the own file, in a process that is a fork of the one that
+// opened the store. There must be no own pages yet.
+func (f *pageFiles) MoveTo(fd int) error {
+	if f.end != f.base || f.fileEnd != 0 {
+		return fmt.Errorf("move own file: it has pages from %d to %d, and %d in all", f.base, f.end, f.fileEnd)
+	}
+	if err := unix.Dup3(fd, int(f.own.Fd()), unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("move own file: %w", err)
+	}
+	if err := errors.Join(unix.Munmap(f.mem), unix.Munmap(f.readMem)); err != nil {
+		return fmt.Errorf("move own file: %w", err)
+	}
+	return f.mapOwn()
+}
+
 // inherit maps a segment of an ancestor.
 func (f *pageFiles) inherit(seg Segment) error {
 	size, err := fileSize(seg.File)

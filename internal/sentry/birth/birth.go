@@ -1,4 +1,4 @@
-package guest
+package birth
 
 import (
 	"errors"
@@ -58,8 +58,13 @@ func (b *birthplace) Emit(depth int, level log.Level, at time.Time, format strin
 	}
 }
 
-// newSystrap makes the platform, and calls born before it makes a process.
-func newSystrap(born func()) (platform.Platform, error) {
+// UseProcessors lets the process run on as many processors as the host has. Before the
+// guest does, it runs on one (see birthplace): all work is that of a single goroutine, and
+// with more processors the runtime only spends time looking for work for them.
+func UseProcessors() { runtime.GOMAXPROCS(runtime.NumCPU()) }
+
+// NewSystrap makes the platform, and calls born before it makes a process.
+func NewSystrap(born func()) (platform.Platform, error) {
 	constructor, err := platform.Lookup("systrap")
 	if err != nil {
 		return nil, err
@@ -67,7 +72,7 @@ func newSystrap(born func()) (platform.Platform, error) {
 	b := &birthplace{Emitter: log.Log().Emitter, born: born}
 	log.Log().Emitter = b
 	log.SetLevel(log.Debug)
-	useProcessors()
+	UseProcessors()
 	systrap, err := constructor.New(platform.Options{ApplicationCores: runtime.NumCPU()})
 	log.SetLevel(log.Warning)
 	log.Log().Emitter = b.Emitter
@@ -130,10 +135,10 @@ func NewPlatformFile() (fd int, err error) {
 	return fd, nil
 }
 
-// forgetRandom throws away the random bytes that gVisor has read ahead: they are the
+// ForgetRandom throws away the random bytes that gVisor has read ahead: they are the
 // same in all forks of a process. It asks for more than the buffer of bufio.Reader has
 // room for, which then is left empty.
-func forgetRandom() error {
+func ForgetRandom() error {
 	if _, err := rand.Read(make([]byte, 3*4096)); err != nil {
 		return fmt.Errorf("read random bytes: %w", err)
 	}

@@ -1,0 +1,151 @@
+package fork
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/test/harness"
+)
+
+// manyChildren is so many that one process loads the frozen state for all of them (internal/node/branching).
+const manyChildren = 16
+
+// TestTemplate forks a sandbox with every kind of state into many children, one of them again, and does to one what
+// can be done to a sandbox. Each has all of the state, and none shares any.
+func TestTemplate(t *testing.T) {
+	ctx := harness.AsOwner
+	n := harness.NewNode(t)
+	n.Create("parent")
+	n.Hold("parent", "-value", "zero")
+	children := n.Fork("parent", manyChildren)
+	changeAll(n, children, "zero")
+	n.MustHold("parent", "zero")
+	differ(t, children)
+	one, other := children[0].ID, children[1].ID
+	for _, c := range children[2:] {
+		n.Destroy(c.ID)
+	}
+
+	someOf(n, n.Fork(one, manyChildren), own(one))
+	n.MustHold(n.Fork(one, 1)[0].ID, own(one))
+
+	n.Snapshot(one, api.SnapshotRequest{Name: "disk"})
+	r, err := n.Machine.Restore(ctx, "disk", api.RestoreRequest{Count: manyChildren})
+	if err != nil {
+		t.Fatal(err)
+	}
+	someOf(n, n.Children(r), own(one))
+	n.Change(one, own(one), "two")
+	if _, err := n.Machine.Rollback(ctx, one, "disk"); err != nil {
+		t.Fatal(err)
+	}
+	n.MustHold(one, own(one))
+	n.Hibernate(one)
+	n.MustHold(one, own(one))
+	if _, err := n.Machine.Promote(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	n.MustHold("parent", own(one))
+	n.MustHold(other, own(other))
+}
+
+// someOf checks that the first and the last of a list hold the state want and can change it, and destroys all. To ask
+// all of them for every kind of state takes a minute.
+func someOf(n *harness.Node, list []*api.Sandbox, want string) {
+	n.T.Helper()
+	changeAll(n, []*api.Sandbox{list[0], list[len(list)-1]}, want)
+	for _, s := range list {
+		n.Destroy(s.ID)
+	}
+}
+
+// own is the state that a sandbox brings what it holds into, which has room for 16 bytes.
+func own(id string) string { return id[len("sbx_"):] }
+
+// changeAll brings what sandboxes hold, which is in the state from, into a state of each one's own, all at once.
+func changeAll(n *harness.Node, list []*api.Sandbox, from string) {
+	n.T.Helper()
+	errs := make(chan error, len(list))
+	var wg sync.WaitGroup
+	for _, s := range list {
+		wg.Go(func() {
+			r, err := n.Ask(s.ID, "="+own(s.ID))
+			if err == nil {
+				err = r.Check(s.ID, from, own(s.ID))
+			}
+			errs <- err
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			n.T.Error(err)
+		}
+	}
+	for _, s := range list {
+		n.MustHold(s.ID, own(s.ID))
+	}
+}
+
+// differ checks that sandboxes have names, and random numbers of the kernel, of their own.
+func differ(t *testing.T, list []*api.Sandbox) {
+	t.Helper()
+	seen := map[string]string{}
+	for _, s := range list {
+		for _, its := range []string{s.ID, s.Identity.Hostname, s.Identity.MachineID, fmt.Sprint(s.Identity.ForkIndex)} {
+			if other, ok := seen[its]; ok && other != s.ID {
+				t.Errorf("%s and %s both have %q", s.ID, other, its)
+			}
+			seen[its] = s.ID
+		}
+	}
+}
+
+// TestTemplateOfMuch forks a sandbox with so many objects that a copy of its sentry saves them, and then a child: a
+// fork of a template can be copied.
+func TestTemplateOfMuch(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("parent")
+	n.Hold("parent", "-value", "zero", "-only", "crowd,twins,heap,files")
+	children := n.Fork("parent", manyChildren)
+	n.MustHold(n.Fork(children[3].ID, manyChildren)[5].ID, "zero")
+	for _, c := range children {
+		n.MustHold(c.ID, "zero")
+	}
+}
+
+// TestTemplateInTheBackground makes many children that nobody waits for.
+func TestTemplateInTheBackground(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("parent")
+	n.Hold("parent", "-value", "zero", "-only", "heap,files,child,tcp")
+	wait := false
+	r, err := n.Machine.Fork(harness.AsOwner, "parent", api.ForkRequest{Count: manyChildren, Wait: &wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changeAll(n, n.Children(r), "zero")
+}
+
+// TestTemplateWithLimits forks a sandbox with little memory and processor time: it is enough for what loads its state,
+// and each child has as much.
+func TestTemplateWithLimits(t *testing.T) {
+	n := harness.NewNode(t)
+	limits := api.Limits{MemoryMiB: 64, CPUs: 0.5, Pids: 64, DiskMiB: 64}
+	if _, err := n.Machine.Create(harness.AsOwner, api.CreateRequest{Image: "box", Name: "parent", Limits: limits}); err != nil {
+		if api.CodeOf(err) == api.CodeIsolation {
+			t.Skipf("limits cannot be had here: %v", err)
+		}
+		t.Fatal(err)
+	}
+	n.Hold("parent", "-value", "zero", "-only", "heap,files,child")
+	for _, c := range n.Fork("parent", manyChildren) {
+		if c.Limits != limits {
+			t.Errorf("%s has %+v", c.ID, c.Limits)
+		}
+		n.MustHold(c.ID, "zero")
+	}
+}
