@@ -70,6 +70,7 @@ func hold(args []string) (int, error) {
 	flags := flag.NewFlagSet("hold", flag.ContinueOnError)
 	value := flags.String("value", "start", "first value of all items")
 	only := flags.String("only", "", "make these items only, separated by commas")
+	still := flags.Bool("still", false, "leave out the item that never waits")
 	bulk := flags.Int("bulk", 4, "size of the item bulk, in MiB")
 	if err := flags.Parse(args); err != nil {
 		return 2, err
@@ -82,7 +83,7 @@ func hold(args []string) (int, error) {
 	}
 	h := &holder{items: map[string]item{}}
 	for name, make := range makers(*bulk) {
-		if *only != "" && !strings.Contains(","+*only+",", ","+name+",") {
+		if *only != "" && !strings.Contains(","+*only+",", ","+name+",") || *still && name == "registers" {
 			continue
 		}
 		it, err := make()

@@ -27,7 +27,7 @@ func TestTemplateDies(t *testing.T) {
 	n.Hold("base", "-value", "zero", "-only", "heap,files,child")
 	const children = 16
 	killed := 0
-	for range harness.CrashRounds(t) {
+	for range harness.Kills(t, 8, 3) {
 		done, hit := make(chan struct{}), make(chan int)
 		go func() {
 			for {
