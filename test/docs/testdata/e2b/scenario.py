@@ -327,4 +327,5 @@ if Secret:
 if Volume:
     volumes()
 asyncio.run(many())
-print("done")
+print("done", flush=True)
+os._exit(0)  # without the interpreter's end, at which a thread of the older package has once crashed
