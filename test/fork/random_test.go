@@ -27,6 +27,7 @@ func TestRandomForks(t *testing.T) {
 		if parents = append(parents, children[next].ID); len(parents) > 4 {
 			n.DestroyAllBut("base")
 			parents = parents[:1]
+			n.Change("base", "zero", "zero") // the state of timers is how much time they have left, within ten minutes
 		}
 	}
 }
