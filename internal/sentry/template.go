@@ -52,18 +52,10 @@ func (z *zygote) forkTemplate(asked wire.Spawn, fds []int) (pid int, err error) 
 	}
 	defer unix.Close(wait[0]) // in both
 	defer unix.Close(wait[1])
-	c := selffork.Child{Flags: unix.CLONE_PARENT | unix.CLONE_NEWUSER, Steps: z.steps[:0]}
+	c := z.offspring(fds[1], fds[templateFiles:], fresh, &templateName)
+	c.Flags |= unix.CLONE_NEWUSER
 	step := func(what string, call uintptr, args ...uintptr) { addStep(&c, lastWord+" "+what, call, args...) }
-	log := uintptr(fds[1])
-	step("open log", unix.SYS_DUP3, log, 2, 0)
-	step("open log", unix.SYS_DUP3, log, 1, 0)
-	for _, fd := range fds[templateFiles:] {
-		step("enter control group", unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&myself)), uintptr(len(myself)))
-	}
 	step("open control socket", unix.SYS_DUP3, uintptr(fds[0]), fdControl, unix.O_CLOEXEC)
-	step("begin session", unix.SYS_SETSID)
-	step("take a name", unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&templateName)))
-	step("replace the platform's file", unix.SYS_DUP3, uintptr(fresh), uintptr(z.platform), unix.O_CLOEXEC)
 	step("leave users to the zygote", unix.SYS_CLOSE, uintptr(wait[1])) // so that it reads the end if the zygote has none
 	step("await users", unix.SYS_READ, uintptr(wait[0]), uintptr(unsafe.Pointer(&goAhead)), 1)
 	step("become a user", unix.SYS_SETRESGID, 0, 0, 0) // fails if there are none

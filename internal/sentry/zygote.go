@@ -284,19 +284,10 @@ var (
 // execve, and with no_new_privs even that could not give back capabilities that are not
 // permitted (capabilities(7)). So a host that does not let it go is no reason to end.
 func (z *zygote) child(fds []int, fresh int) selffork.Child {
-	c := selffork.Child{Flags: unix.CLONE_PARENT, Steps: z.steps[:0]} // the daemon waits for it
+	c := z.offspring(fds[birthFiles-1], fds[birthFiles:], fresh, &sentryName)
 	step := func(what string, call uintptr, args ...uintptr) *selffork.Step {
 		return addStep(&c, what, call, args...)
 	}
-	log := uintptr(fds[birthFiles-1])
-	step(lastWord+" open log", unix.SYS_DUP3, log, 2, 0)
-	step(lastWord+" open log", unix.SYS_DUP3, log, 1, 0)
-	for _, fd := range fds[birthFiles:] {
-		step(lastWord+" enter control group", unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&myself)), uintptr(len(myself)))
-	}
-	step(lastWord+" replace the platform's file", unix.SYS_DUP3, uintptr(fresh), uintptr(z.platform), unix.O_CLOEXEC)
-	step(lastWord+" begin session", unix.SYS_SETSID)
-	step(lastWord+" take a name", unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&sentryName)))
 	if z.namespaces {
 		c.Flags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 		for bit := range z.lastCap + 1 {
@@ -305,6 +296,21 @@ func (z *zygote) child(fds []int, fresh int) selffork.Child {
 	}
 	step(lastWord+" drop capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&noPrivileges)))
 	z.steps = c.Steps
+	return c
+}
+
+// offspring says how all forks differ from the zygote: by their log, control group, session, name and the platform's
+// file.
+func (z *zygote) offspring(log int, groups []int, fresh int, name *[16]byte) selffork.Child {
+	c := selffork.Child{Flags: unix.CLONE_PARENT, Steps: z.steps[:0]} // the daemon waits for it
+	addStep(&c, lastWord+" open log", unix.SYS_DUP3, uintptr(log), 2, 0)
+	addStep(&c, lastWord+" open log", unix.SYS_DUP3, uintptr(log), 1, 0)
+	for _, fd := range groups {
+		addStep(&c, lastWord+" enter control group", unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&myself)), uintptr(len(myself)))
+	}
+	addStep(&c, lastWord+" replace the platform's file", unix.SYS_DUP3, uintptr(fresh), uintptr(z.platform), unix.O_CLOEXEC)
+	addStep(&c, lastWord+" begin session", unix.SYS_SETSID)
+	addStep(&c, lastWord+" take a name", unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(name)))
 	return c
 }
 

@@ -89,7 +89,7 @@ func changeAll(n *harness.Node, list []*api.Sandbox, from string) {
 	}
 }
 
-// differ checks that sandboxes have names, and random numbers of the kernel, of their own.
+// differ checks that sandboxes have names of their own.
 func differ(t *testing.T, list []*api.Sandbox) {
 	t.Helper()
 	seen := map[string]string{}

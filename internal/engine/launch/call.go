@@ -91,18 +91,22 @@ func trace(span context.Context, call *wire.Call, reply any) {
 }
 
 func send(c *wire.Conn, call *wire.Call, files []*os.File) error {
-	fds := make([]int, len(files))
-	for i, f := range files {
-		fds[i] = int(f.Fd())
-	}
-	err := c.SendJSON(wire.TypeCall, call, fds...)
+	err := c.SendJSON(wire.TypeCall, call, descriptors(files)...)
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
 		return api.Errorf(api.CodeLimit, "the arguments and the environment together are too large: pass data on standard input or in a file")
 	case errors.Is(err, wire.ErrTooManyFiles):
-		return api.Errorf(api.CodeLimit, "%d descriptors: %w", len(fds), err)
+		return api.Errorf(api.CodeLimit, "%d descriptors: %w", len(files), err)
 	}
 	return err
+}
+
+func descriptors(files []*os.File) []int {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	return fds
 }
 
 // callError returns the reason why a call broke off.

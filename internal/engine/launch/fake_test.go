@@ -77,7 +77,7 @@ func fakeZygote(arg string) int {
 			return 0
 		}
 		var asked wire.Spawn
-		if err := json.Unmarshal(p.Body, &asked); err != nil {
+		if err := p.Decode(&asked); err != nil {
 			panic(err)
 		}
 		switch {
@@ -133,7 +133,7 @@ func fakeTemplate(build string) int {
 		return 0
 	}
 	var d wire.Decode
-	if err := json.Unmarshal(p.Body, &d); err != nil {
+	if err := p.Decode(&d); err != nil {
 		panic(err)
 	}
 	switch d.Generations[0] {
@@ -154,7 +154,7 @@ func fakeTemplate(build string) int {
 			return 2
 		}
 		var asked wire.Spawn
-		if err := json.Unmarshal(p.Body, &asked); err != nil {
+		if err := p.Decode(&asked); err != nil {
 			panic(err)
 		}
 		fmt.Fprintf(os.Stderr, "user %d\n", asked.User)

@@ -174,15 +174,24 @@ func (l *Launcher) startOnce(ctx context.Context, of parent) (_ *Sentry, err err
 
 // startProcess makes the descriptors of the process and starts it. When it returns, only
 // the process has them: its end is the end of the lifeline.
-func (l *Launcher) startProcess(ctx context.Context, s *Sentry, of parent) error {
+func (l *Launcher) startProcess(ctx context.Context, s *Sentry, of parent) (err error) {
 	var given donation
 	defer given.close()
-	lifeline, err := l.donate(s, &given)
-	if err != nil {
+	if s.lifeline, err = l.donate(s, &given); err != nil {
 		return err
 	}
-	s.lifeline = lifeline
-	return l.spawn(ctx, s, &given, of)
+	if err := s.equip(l.cfg.Cgroups, cgroup.Limits{}, &given); err != nil {
+		return err
+	}
+	if s.pid, err = of.spawn(ctx, descriptors(given.files)); err != nil {
+		s.endUnknown()
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	if s.handle, err = os.FindProcess(s.pid); err != nil {
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	go s.reap()
+	return nil
 }
 
 // donate makes the descriptors that the sentry starts with, in the order that
@@ -224,34 +233,6 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 		return nil, err
 	}
 	return ours, nil
-}
-
-// spawn starts the process with the donated descriptors.
-func (l *Launcher) spawn(ctx context.Context, s *Sentry, given *donation, of parent) error {
-	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("open sentry log: %w", err)
-	}
-	given.add(log)
-	if l.cfg.Cgroups != nil {
-		if s.group, err = l.cfg.Cgroups.New(s.key, cgroup.Limits{}); err != nil {
-			return fmt.Errorf("make control group: %w", err)
-		}
-		entrances, err := s.group.Entrances()
-		given.files = append(given.files, entrances...)
-		if err != nil {
-			return err
-		}
-	}
-	if s.pid, err = of.spawn(ctx, given.descriptors()); err != nil {
-		s.endUnknown()
-		return fmt.Errorf("start sentry: %w", err)
-	}
-	if s.handle, err = os.FindProcess(s.pid); err != nil {
-		return fmt.Errorf("start sentry: %w", err)
-	}
-	go s.reap()
-	return nil
 }
 
 // whyNoUsers returns why no sentry can have a user of its own, or nothing if each can.
@@ -326,14 +307,6 @@ func validKey(key string) bool { return keyPattern.MatchString(key) }
 type donation struct{ files []*os.File }
 
 func (d *donation) add(f *os.File) { d.files = append(d.files, f) }
-
-func (d *donation) descriptors() []int {
-	fds := make([]int, len(d.files))
-	for i, f := range d.files {
-		fds[i] = int(f.Fd())
-	}
-	return fds
-}
 
 func (d *donation) close() {
 	for _, f := range d.files {

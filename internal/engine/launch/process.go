@@ -49,6 +49,24 @@ func (p *process) End() error { return p.end }
 func (p *process) socketPath() string { return filepath.Join(p.dir, p.key+".sock") }
 func (p *process) logPath() string    { return filepath.Join(p.dir, p.key+".log") }
 
+// equip adds to given what the process writes its log to and enters its control group by, and makes both.
+func (p *process) equip(groups *cgroup.Hierarchy, limits cgroup.Limits, given *donation) error {
+	log, err := os.OpenFile(p.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open sentry log: %w", err)
+	}
+	given.add(log)
+	if groups == nil {
+		return nil
+	}
+	if p.group, err = groups.New(p.key, limits); err != nil {
+		return fmt.Errorf("make control group: %w", err)
+	}
+	entrances, err := p.group.Entrances()
+	given.files = append(given.files, entrances...)
+	return err
+}
+
 // reap waits for the process, which is a child of this one, and records why it ended.
 func (p *process) reap() {
 	awaitExit(p.pid)

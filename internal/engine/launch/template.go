@@ -15,10 +15,10 @@ import (
 // too. It is safe for concurrent use, and makes one sentry at a time.
 type Template struct {
 	launcher *Launcher
-	process  process       // its log, and its control group
-	failed   atomic.Bool   // it is of no use any more
-	turn     chan struct{} // has room for one; its holder uses the field below
-	zygote   *zygote       // nil before it is there and after its end
+	process  process     // its log, and its control group
+	failed   atomic.Bool // it is of no use any more
+	turn     turn        // its holder uses the field below
+	zygote   *zygote     // nil before it is there and after its end
 }
 
 // NewTemplate starts a template for at most n sentries. files are as of a wire.Decode, and stay the caller's. limits
@@ -31,13 +31,13 @@ func (l *Launcher) NewTemplate(ctx context.Context, n int, limits cgroup.Limits,
 	if err != nil {
 		return nil, err
 	}
-	t := &Template{launcher: l, process: process{key: key, dir: l.cfg.Dir}, turn: make(chan struct{}, 1)}
+	t := &Template{launcher: l, process: process{key: key, dir: l.cfg.Dir}, turn: newTurn()}
 	if err := t.begin(ctx, n, limits); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("start template: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { t.zygote.conn.Close() })
-	err = t.zygote.load(decode, donation{files})
+	err = t.zygote.load(decode, files)
 	if !stop() {
 		err = context.Cause(ctx)
 	}
@@ -67,22 +67,10 @@ func (t *Template) begin(ctx context.Context, n int, limits cgroup.Limits) (err 
 		}
 	}()
 	given.add(theirs)
-	log, err := os.OpenFile(t.process.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("open log: %w", err)
+	if err := t.process.equip(l.cfg.Cgroups, limits, &given); err != nil {
+		return err
 	}
-	given.add(log)
-	if l.cfg.Cgroups != nil {
-		var entrances []*os.File
-		if t.process.group, err = l.cfg.Cgroups.New(t.process.key, limits); err == nil {
-			entrances, err = t.process.group.Entrances()
-			given.files = append(given.files, entrances...)
-		}
-		if err != nil {
-			return fmt.Errorf("make control group: %w", err)
-		}
-	}
-	pid, err := l.zygotes.ask(ctx, &wire.Spawn{Template: &wire.SpawnTemplate{Users: users}}, users, given.descriptors())
+	pid, err := l.zygotes.ask(ctx, &wire.Spawn{Template: &wire.SpawnTemplate{Users: users}}, users, descriptors(given.files))
 	var handle *os.Process
 	if err == nil {
 		handle, err = os.FindProcess(pid)
@@ -96,8 +84,8 @@ func (t *Template) begin(ctx context.Context, n int, limits cgroup.Limits) (err 
 }
 
 // load has a template load a state, and waits until it has.
-func (z *zygote) load(decode *wire.Decode, with donation) error {
-	err := z.conn.SendJSON(wire.TypeCall, decode, with.descriptors()...)
+func (z *zygote) load(decode *wire.Decode, files []*os.File) error {
+	err := z.conn.SendJSON(wire.TypeCall, decode, descriptors(files)...)
 	if err == nil {
 		_, err = z.receive()
 	}
@@ -123,12 +111,10 @@ func (t *Template) Start(ctx context.Context) (*Sentry, error) {
 }
 
 func (t *Template) spawn(ctx context.Context, fds []int) (pid int, err error) {
-	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+	if err := t.turn.take(ctx); err != nil {
+		return 0, err
 	}
+	defer t.turn.give()
 	z, asked := t.zygote, &wire.Spawn{}
 	if z == nil || z.broken {
 		return 0, api.Errorf(api.CodeUnavailable, "the template has ended")
@@ -144,8 +130,8 @@ func (t *Template) spawn(ctx context.Context, fds []int) (pid int, err error) {
 
 // Close ends the template and waits for that. Its sentries go on.
 func (t *Template) Close() {
-	t.turn <- struct{}{}
-	defer func() { <-t.turn }()
+	t.turn.wait()
+	defer t.turn.give()
 	t.failed.Store(true)
 	if t.zygote != nil {
 		t.zygote.end()

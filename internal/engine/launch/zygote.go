@@ -31,12 +31,34 @@ type zygotePool struct {
 	namespaces bool
 	ownUsers   bool
 
-	turn   chan struct{} // has room for one; its holder uses the field below
-	zygote *zygote       // nil until it is needed, and after it has failed
+	turn   turn    // its holder uses the field below
+	zygote *zygote // nil until it is needed, and after it has failed
+}
+
+// turn is held by one at a time. It has room for one.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) wait() { t <- struct{}{} }
+func (t turn) give() { <-t }
+
+// take waits for the turn, until ctx ends: nobody has it then who has given up.
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if ctx.Err() != nil {
+		t.give()
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 func newZygotePool(cfg Config, namespaces, ownUsers bool) zygotePool {
-	return zygotePool{cfg: cfg, namespaces: namespaces, ownUsers: ownUsers, turn: make(chan struct{}, 1)}
+	return zygotePool{cfg: cfg, namespaces: namespaces, ownUsers: ownUsers, turn: newTurn()}
 }
 
 // spawn returns the process id of a new sentry that has duplicates of fds, in the order
@@ -48,15 +70,10 @@ func (n *zygotePool) spawn(ctx context.Context, fds []int) (pid int, err error) 
 
 // ask sends asked, for which it takes so many users of the zygote's, if those of sentries are their own.
 func (n *zygotePool) ask(ctx context.Context, asked *wire.Spawn, users int, fds []int) (pid int, err error) {
-	select {
-	case n.turn <- struct{}{}:
-		defer func() { <-n.turn }()
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+	if err := n.turn.take(ctx); err != nil {
+		return 0, err
 	}
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
-	}
+	defer n.turn.give()
 	if err := n.ready(users); err != nil {
 		return 0, err
 	}
@@ -95,8 +112,8 @@ func (n *zygotePool) ready(users int) error {
 
 // close ends the zygote. Its sentries go on.
 func (n *zygotePool) close() {
-	n.turn <- struct{}{}
-	defer func() { <-n.turn }()
+	n.turn.wait()
+	defer n.turn.give()
 	n.end()
 }
 

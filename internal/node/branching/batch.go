@@ -142,7 +142,7 @@ func (b *batch) madeByItself(by *selfcontrol.Request) {
 // once besides those of other batches. Failures show when the child is made.
 func (b *batch) prepareAhead(ctx context.Context) {
 	if len(b.drafts) >= someChildren {
-		return // a template may make them, and readying the few for which there is none takes milliseconds
+		return // a template may make them; without one, the pool has sentries for so few
 	}
 	for i := range b.drafts {
 		select {

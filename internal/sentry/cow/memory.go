@@ -378,12 +378,9 @@ func (m *Memory) Secede(rest Ranges) error {
 func (m *Memory) ToFork() (own Ranges, err error) {
 	m.AwaitReleased()
 	for _, e := range m.table { // a load maps what is known to be in use
-		blocks, err := m.mf.MapInternal(memmap.FileRange(e.Range), hostarch.Read)
-		for off := e.Start; err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
-			part := blocks.Head().ToSlice()
-			err = mapOver(part, m.gens[e.Gen].File, off)
-			off += uint64(len(part))
-		}
+		err := eachMapped(m.mf, memmap.FileRange(e.Range), func(text []byte, at uint64) error {
+			return mapOver(text, m.gens[e.Gen].File, at)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("map inherited memory: %w", err)
 		}
@@ -424,17 +421,10 @@ func (m *Memory) MoveTo(file *os.File, own Ranges) error {
 }
 
 // remap puts a mapping of fd, or of nothing, where the kernel has fr mapped.
-func (m *Memory) remap(fr memmap.FileRange, flags, fd uintptr) error {
-	blocks, err := m.mf.MapInternal(fr, hostarch.ReadWrite)
-	for off := uintptr(fr.Start); err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
-		b := blocks.Head()
-		if _, _, errno := unix.Syscall6(unix.SYS_MMAP, b.Addr(), uintptr(b.Len()), unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_FIXED|unix.MAP_NORESERVE|flags, fd, off); errno != 0 {
-			err = errno
-		}
-		off += uintptr(b.Len())
-	}
-	return err
+func (m *Memory) remap(fr memmap.FileRange, flags int, fd uintptr) error {
+	return eachMapped(m.mf, fr, func(text []byte, at uint64) error {
+		return mapAt(text, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_NORESERVE|flags, fd, at)
+	})
 }
 
 // Trim gives back all memory but what is pinned. The sandbox must never run

@@ -176,11 +176,19 @@ func (p *Pinned) CopyAhead(file *os.File, off int64, ahead Ranges) error {
 
 // copyPages writes pages of memory to file.
 func copyPages(memory *pgalloc.MemoryFile, fr memmap.FileRange, file *os.File, off int64) error {
+	return eachMapped(memory, fr, func(text []byte, at uint64) error {
+		_, err := file.WriteAt(text, off+int64(at-fr.Start))
+		return err
+	})
+}
+
+// eachMapped calls fn for the parts of fr, as they are mapped, until it fails; at is where a part begins.
+func eachMapped(memory *pgalloc.MemoryFile, fr memmap.FileRange, fn func(text []byte, at uint64) error) error {
 	blocks, err := memory.MapInternal(fr, hostarch.Read)
-	for ; err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
+	for at := fr.Start; err == nil && !blocks.IsEmpty(); blocks = blocks.Tail() {
 		text := blocks.Head().ToSlice()
-		_, err = file.WriteAt(text, off)
-		off += int64(len(text))
+		err = fn(text, at)
+		at += uint64(len(text))
 	}
 	return err
 }
@@ -308,10 +316,18 @@ func (r *Reader) copyPages(fr memmap.FileRange, dst []byte) {
 
 // mapOver replaces the pages of dst by a read-only mapping of file at off.
 func mapOver(dst []byte, file *os.File, off uint64) error {
+	if err := mapAt(dst, unix.PROT_READ, unix.MAP_SHARED, file.Fd(), off); err != nil {
+		return fmt.Errorf("map generation at %#x: %w", off, err)
+	}
+	return nil
+}
+
+// mapAt puts a mapping of fd in the place of dst.
+func mapAt(dst []byte, prot, flags int, fd uintptr, off uint64) error {
 	_, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(unsafe.Pointer(&dst[0])), uintptr(len(dst)),
-		unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED, file.Fd(), uintptr(off))
+		uintptr(prot), uintptr(unix.MAP_FIXED|flags), fd, uintptr(off))
 	if errno != 0 {
-		return fmt.Errorf("map generation at %#x: %w", off, errno)
+		return errno
 	}
 	return nil
 }

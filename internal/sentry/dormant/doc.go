@@ -3,7 +3,7 @@
 // loaded, for which its own code need not run: the package does what the processor would. It gets a process of the
 // host when its code has to run, or when something is mapped there.
 //
-// Without it, each process costs a child some milliseconds and half a MiB.
+// Without it, a child waits a millisecond or two for each process of the host.
 //
 // It must never know what a sandbox is, nor where memory comes from.
 package dormant

@@ -24,7 +24,7 @@ type space struct {
 	unforked int                                   // forks that began while it was dormant, and go on; guarded by waking
 }
 
-// awake returns the address space of the host, nil if there is none.
+// awake returns the inner address space, nil while s is dormant.
 func (s *space) awake() platform.AddressSpace {
 	if as := s.inner.Load(); as != nil {
 		return *as
@@ -32,7 +32,7 @@ func (s *space) awake() platform.AddressSpace {
 	return nil
 }
 
-// wake returns the address space of the host, and makes it if there is none.
+// wake ends the sleep of s, if it is dormant, and returns the inner address space.
 func (s *space) wake() (platform.AddressSpace, error) {
 	if as := s.awake(); as != nil {
 		return as, nil
