@@ -206,36 +206,47 @@ func watching(events uint32) kind {
 	}
 }
 
-// signals is a signalfd of a thread of its own, as the signal is blocked in that only.
+// signals is a signalfd of a thread of its own, as the signal is blocked in that only. The
+// thread makes the descriptor too: gVisor's tells signals of the thread that made it,
+// whoever reads.
 func signals() (func() error, error) {
 	var set unix.Sigset_t
 	set.Val[0] = 1 << (unix.SIGUSR2 - 1)
-	fd, err := unix.Signalfd(-1, &set, unix.SFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
 	asked, said := make(chan bool), make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
+		fd, err := unix.Signalfd(-1, &set, unix.SFD_CLOEXEC)
+		if err == nil {
+			err = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
+		}
+		said <- err
 		for range asked {
-			if err == nil {
-				err = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGUSR2)
-			}
-			if err == nil {
-				var info unix.SignalfdSiginfo
-				b := (*[unsafe.Sizeof(info)]byte)(unsafe.Pointer(&info))
-				if _, err = unix.Read(fd, b[:]); err == nil && info.Signo != uint32(unix.SIGUSR2) {
-					err = fmt.Errorf("it has signal %d", info.Signo)
-				}
-			}
-			said <- err
+			said <- signalItself(fd)
 		}
 	}()
+	if err := <-said; err != nil {
+		return nil, err
+	}
 	return func() error {
 		asked <- true
 		return <-said
 	}, nil
+}
+
+// signalItself sends the thread SIGUSR2 and reads it from its signalfd.
+func signalItself(fd int) error {
+	if err := unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGUSR2); err != nil {
+		return err
+	}
+	var info unix.SignalfdSiginfo
+	b := (*[unsafe.Sizeof(info)]byte)(unsafe.Pointer(&info))
+	if _, err := unix.Read(fd, b[:]); err != nil {
+		return err
+	}
+	if info.Signo != uint32(unix.SIGUSR2) {
+		return fmt.Errorf("it has signal %d", info.Signo)
+	}
+	return nil
 }
 
 // notified is an inotify instance with an event that nobody has read.
