@@ -14,7 +14,7 @@ func TestRandomForks(t *testing.T) {
 	n.Create("base")
 	n.Hold("base", "-value", "zero", "-still")
 	parents := []string{"base"}
-	for made := 0; made < harness.Count(20, 8, 10_000) && !t.Failed(); {
+	for made := 0; made < harness.Count(12, 4, 10_000) && !t.Failed(); {
 		counts := []int{1, 2, 3, 5, manyChildren, manyChildren + 9}
 		children := n.Fork(parents[rng.IntN(len(parents))], counts[rng.IntN(len(counts))])
 		next := rng.IntN(len(children))
