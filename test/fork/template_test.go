@@ -2,6 +2,7 @@ package fork
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestTemplate(t *testing.T) {
 	n.Create("parent")
 	n.Hold("parent", "-value", "zero")
 	children := n.Fork("parent", manyChildren)
-	differ(t, children)
+	differ(n, children)
 	two := twoOf(n, children)
 	changeAll(n, two, "zero")
 	n.MustHold("parent", "zero")
@@ -89,14 +90,25 @@ func changeAll(n *harness.Node, list []*api.Sandbox, from string) {
 	}
 }
 
-// differ checks that sandboxes have names of their own.
-func differ(t *testing.T, list []*api.Sandbox) {
-	t.Helper()
+// bootID is where a kernel says which start of it this is.
+const bootID = "/proc/sys/kernel/random/boot_id"
+
+// differ checks that sandboxes have names of their own, and keep them.
+func differ(n *harness.Node, list []*api.Sandbox) {
+	n.T.Helper()
 	seen := map[string]string{}
 	for _, s := range list {
-		for _, its := range []string{s.ID, s.Identity.Hostname, s.Identity.MachineID, fmt.Sprint(s.Identity.ForkIndex)} {
+		out, err := n.Run(s.ID, api.ExecRequest{Argv: []string{"guest", "cat", bootID, bootID}}, "")
+		if err != nil || !out.OK {
+			n.T.Fatalf("%s: %v: %s", s.ID, err, out.Stderr.String())
+		}
+		boot, again, _ := strings.Cut(out.Stdout.String(), "\n")
+		if len(boot) != 36 || again != boot+"\n" {
+			n.T.Errorf("the kernel of %s has the id %q, and then %q", s.ID, boot, again)
+		}
+		for _, its := range []string{s.ID, s.Identity.Hostname, s.Identity.MachineID, fmt.Sprint(s.Identity.ForkIndex), boot} {
 			if other, ok := seen[its]; ok && other != s.ID {
-				t.Errorf("%s and %s both have %q", s.ID, other, its)
+				n.T.Errorf("%s and %s both have %q", s.ID, other, its)
 			}
 			seen[its] = s.ID
 		}

@@ -151,6 +151,9 @@ func (o *options) command(p *api.ExplorePlan, words []string) error {
 		if o.shell {
 			return api.Invalid("shell", "with -c (--shell) the command is an argument, and there is none")
 		}
+		if o.file == "" && len(o.set) == 0 {
+			return api.Invalid("command", "there is none: give it after --, or with -c as one argument, or a plan with -f")
+		}
 		return nil
 	}
 	p.Run.Argv, p.Run.Shell, p.Run.Code = words, "", ""

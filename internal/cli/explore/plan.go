@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -168,7 +169,7 @@ func scoreOf(option string) (api.ExploreScore, error) {
 		s.Pattern = value
 	case by == string(api.ScoreJSON):
 		s.Path = value
-	case given:
+	case given || !slices.Contains([]api.ExploreBy{api.ScoreExitCode, api.ScoreNumber, api.ScoreValue, api.ScoreDuration}, s.By):
 		return s, api.Invalid("score", "%q is not exit_code, number, value, duration, regexp=PATTERN, json=PATH or command=COMMAND", option)
 	}
 	return s, nil

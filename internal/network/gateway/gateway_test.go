@@ -575,6 +575,17 @@ func TestTheHostsLoopback(t *testing.T) {
 	if r, err := w.Test("one", "host.ramet.internal", policy.TCP, 5000); err != nil || !r.Allowed {
 		t.Errorf("test: %+v, %v", r, err)
 	}
+	r, err := w.Test("one", "host.ramet.internal", policy.TCP, 5001)
+	if err != nil || r.Allowed || r.WouldAllow != "host.ramet.internal:5001" {
+		t.Errorf("test of another port: %+v, %v", r, err)
+	}
+	named := w.newSentry("named", rules(t, "host.ramet.internal"))
+	if _, code := named.dial(wire.TCP, "10.0.2.2:5000"); code != wire.CodeRefused {
+		t.Errorf("without a port, the name of the host opens port 5000: %v", code)
+	}
+	if r, err := w.Test("named", "host.ramet.internal", policy.TCP, 443); err != nil || !r.Allowed {
+		t.Errorf("without a port, the name of the host opens port 443: %+v, %v", r, err)
+	}
 	open := w.newSentry("two", api.NetworkPolicy{Default: api.NetworkAllow})
 	if _, code := open.dial(wire.TCP, "10.0.2.2:5000"); code != wire.CodeRefused {
 		t.Errorf("an open network reaches the host's loopback: %v", code)

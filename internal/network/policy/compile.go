@@ -193,9 +193,12 @@ func compileRule(r *api.NetworkRule, allow bool, field, via string) (*rule, erro
 		if f := forbiddenName(out.name); f != nil && allow && out.name != "" {
 			return nil, api.Invalid(field, "%s is reached %s: name the address", r.Address, f.text)
 		}
-		if allow && len(r.Ports) == 0 {
-			out.ports = namePorts
+	}
+	if allow && len(r.Ports) == 0 && (!out.isAddress() || api.IsHostName(r.Address)) {
+		if out.udp {
+			return nil, api.Invalid(field, "UDP to %s wants a port", r.Address)
 		}
+		out.ports = namePorts
 	}
 	if r.Private {
 		out.named |= private

@@ -113,6 +113,7 @@ func TestWhatCannotBeEnforcedIsRefused(t *testing.T) {
 		"allow 2002:a00::/24":            "judged as the IPv4 address",
 		"allow ::7f00:1":                 "judged as the IPv4 address",
 		"allow udp:198.51.100.1:443":     "never passed on",
+		"allow udp:host.ramet.internal":  "wants a port",
 	} {
 		_, err := Compile(Spec{Document: parseDocument(t, line)}, ownTest)
 		if api.CodeOf(err) != api.CodeInvalid || !strings.Contains(err.Error(), want) {

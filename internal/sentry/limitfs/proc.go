@@ -5,20 +5,25 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 	"sync"
 	gotime "time"
 	"unsafe"
 
+	"github.com/google/uuid"
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/kernfs"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 )
 
-// procFiles are the files of /proc that stand in the place of gVisor's.
+// procFiles are the files of /proc that stand in the place of gVisor's, by their paths.
 var procFiles = map[string]contents{
+	// gVisor draws it when the file system is made: that would be once for all children that one template loads.
+	"sys/kernel/random/boot_id": func(buf *bytes.Buffer, _ *Limits, _ *kernel.Kernel) { fmt.Fprintln(buf, bootID()) },
 	// Programs, OpenJDK 17 to 23 among them, look for the controllers of version 2 here.
 	"cgroups": func(buf *bytes.Buffer, _ *Limits, _ *kernel.Kernel) {
 		buf.WriteString("#subsys_name\thierarchy\tnum_cgroups\tenabled\n")
@@ -60,28 +65,46 @@ func ReplaceProc(ctx context.Context, root *vfs.Dentry) error {
 	if !ok {
 		return fmt.Errorf("/proc is a %T", root.Impl())
 	}
-	set := reflect.ValueOf(d.Inode()).Elem().FieldByName("OrderedChildren").FieldByName("set")
 	creds := auth.NewRootCredentials(auth.CredentialsFromContext(ctx).UserNamespace.Root())
-	for name := range procFiles {
-		slot := set.MapIndex(reflect.ValueOf(name))
-		if !slot.IsValid() {
-			return fmt.Errorf("/proc/%s does not exist", name)
+	for path := range procFiles {
+		entry, err := entryOf(d.Inode(), path)
+		if err != nil {
+			return err
 		}
-		entry := (*kernfs.Inode)(unsafe.Pointer(slot.Elem().FieldByName("inode").UnsafeAddr()))
 		old, ok := (*entry).(interface {
 			DevMinor() uint32
 			Ino() uint64
 		})
 		if !ok {
-			return fmt.Errorf("/proc/%s is a %T", name, *entry)
+			return fmt.Errorf("/proc/%s is a %T", path, *entry)
 		}
-		f := &file{name: name}
+		f := &file{name: path}
 		f.Init(ctx, creds, linux.UNNAMED_MAJOR, old.DevMinor(), old.Ino(), f, 0o444)
 		*entry = f
 	}
 	averages.now(kernel.KernelFromContext(ctx))
 	return nil
 }
+
+// entryOf returns where the directory dir, or one below it, has the inode of path.
+func entryOf(dir kernfs.Inode, path string) (*kernfs.Inode, error) {
+	entry := &dir
+	for name := range strings.SplitSeq(path, "/") {
+		children := reflect.ValueOf(*entry).Elem().FieldByName("OrderedChildren")
+		if !children.IsValid() {
+			return nil, fmt.Errorf("/proc/%s: what is above %s is a %T", path, name, *entry)
+		}
+		slot := children.FieldByName("set").MapIndex(reflect.ValueOf(name))
+		if !slot.IsValid() {
+			return nil, fmt.Errorf("/proc/%s does not exist", path)
+		}
+		entry = (*kernfs.Inode)(unsafe.Pointer(slot.Elem().FieldByName("inode").UnsafeAddr()))
+	}
+	return entry, nil
+}
+
+// bootID returns the id of the kernel, which is drawn when it is asked for first. A process has a single kernel.
+var bootID = sync.OnceValue(func() string { return uuid.Must(uuid.NewRandomFromReader(rand.Reader)).String() })
 
 // LoadAverages returns the load averages of the last one, five and fifteen minutes.
 func LoadAverages(k *kernel.Kernel) [3]float64 { return averages.now(k) }

@@ -88,7 +88,7 @@ class Unavailable(RametError):
 
 
 class SandboxGone(NotFound):
-    """The sandbox ended, while it was used or before. `detail` has the reason."""
+    """The sandbox ended, while it was used or before. `detail` has the reason where it is known."""
 
 
 class Timeout(RametError):
