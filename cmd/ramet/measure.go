@@ -35,9 +35,9 @@ func benchHook() *cli.Hook {
 	var opts bench.Options
 	return &cli.Hook{
 		Flags: func(f *pflag.FlagSet) {
-			f.IntVar(&opts.Runs, "runs", 0, "runs of each case; metrics are medians (default 5, with --quick 1)")
+			f.IntVar(&opts.Runs, "runs", 0, "runs of each case, always 100 of exec and run_code; metrics are medians (default 5, with --quick 1)")
 			f.BoolVar(&opts.Quick, "quick", false, "run only the cases that have a target")
-			f.StringSliceVar(&opts.Only, "only", nil, "cases to run, such as create,exec (default all)")
+			f.StringSliceVar(&opts.Only, "only", nil, "cases to run, such as create,exec; targets of others are left out (default all)")
 			f.StringVar(&opts.Runsc, "runsc", "", "path of a runsc to compare with (needs root)")
 		},
 		Run: func(ctx context.Context, c *client.Client, stdout io.Writer, hook cli.HookOptions) error {

@@ -99,6 +99,9 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	m.LoadAfter, m.Seconds = machine.Load(), time.Since(m.Started).Seconds()
 	m.WorkBestMS, m.WorkMS = b.speed.Best()
 	b.report.Targets = targets(b.report.Rows)
+	if len(opts.Only) > 0 { // those of other cases say nothing
+		b.report.Targets = slices.DeleteFunc(b.report.Targets, func(t Target) bool { return t.Verdict == notMeasured })
+	}
 	if !opts.JSON {
 		return b.report.write(out)
 	}

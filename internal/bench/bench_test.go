@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -186,6 +187,19 @@ func TestLeavesOutWhatDoesNotFit(t *testing.T) {
 	}
 	if len(b.report.Rows) != 0 || len(b.report.Notes) != 1 || !strings.Contains(b.report.Notes[0], "left out") {
 		t.Errorf("%+v", b.report)
+	}
+}
+
+// TestTargetsOfOnly leaves out the targets of cases that were not to run.
+func TestTargetsOfOnly(t *testing.T) {
+	b, _ := fakeBench(t)
+	var out bytes.Buffer
+	if err := run(t.Context(), b.c, &out, io.Discard, Options{Only: []string{caseExec}, JSON: true}, fast); err != nil {
+		t.Fatal(err)
+	}
+	var report Report
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil || len(report.Targets) != 1 || report.Targets[0].What != "exec of true, round trip" {
+		t.Errorf("targets are %+v, %v", report.Targets, err)
 	}
 }
 

@@ -115,7 +115,7 @@ func TestTargets(t *testing.T) {
 		"fork(100), after one as large: all hundred ready":                   notMeasured,
 		"fork(100), the first one of a new daemon: all hundred ready":        notMeasured,
 		"explore of 100 that run true against fork(100) and an exec in each": notMeasured,
-		"CPU per child, fork(20)":                                            notMeasured,
+		"CPU per idle child, fork(20)":                                       notMeasured,
 		"private memory per idle child of 1.5 GiB, fork(20)":                 notMeasured,
 		"CPU per child, fork(100)":                                           notMeasured,
 		"20th fork in a row against the 1st: pause":                          reached,
