@@ -28,6 +28,9 @@ func (n *Node) Finish() {
 	if n.Machine == nil {
 		return
 	}
+	if n.T.Failed() {
+		n.tellFreezes()
+	}
 	n.DestroyAll()
 	if err := n.Machine.Close(); err != nil {
 		n.T.Error(err)

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Processes returns the host processes of this node's sentries, blank ones
@@ -105,4 +108,40 @@ func (n *Node) Count(table string) (count int) {
 		n.T.Fatal(err)
 	}
 	return count
+}
+
+// tellFreezes logs what the goroutines of sentries that are in a freeze wait for, after a test has failed: a freeze
+// that does not end says nothing by itself. It ends all sentries.
+func (n *Node) tellFreezes() {
+	n.T.Helper()
+	var logs []*os.File
+	var asked []int
+	for _, pid := range n.Sentries() {
+		log, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "fd", "1"))
+		if err != nil {
+			continue // of another user
+		}
+		defer log.Close()
+		if syscall.Kill(pid, syscall.SIGQUIT) == nil { // has the Go runtime say where it is
+			logs, asked = append(logs, log), append(asked, pid)
+		}
+	}
+	Eventually(n.T, "the end of the sentries", func() error {
+		if left := slices.DeleteFunc(asked, func(pid int) bool { return sessionOf(pid) == 0 }); len(left) > 0 {
+			return fmt.Errorf("%v have not ended", left)
+		}
+		return nil
+	})
+	for _, log := range logs {
+		text, err := io.ReadAll(log)
+		if err != nil || !bytes.Contains(text, []byte("guest.(*Guest).Freeze(")) {
+			continue
+		}
+		for goroutine := range strings.SplitSeq(string(text), "\n\n") {
+			threadGoesOn := strings.Contains(goroutine, "kernel.(*Task).run(") && !strings.Contains(goroutine, "kernel.(*Task).doStop(")
+			if threadGoesOn || strings.Contains(goroutine, "guest.(*") {
+				n.T.Logf("in a freeze: %s", goroutine)
+			}
+		}
+	}
 }
