@@ -127,8 +127,8 @@ func (n *Node) tellFreezes() {
 		}
 	}
 	Eventually(n.T, "the end of the sentries", func() error {
-		if left := slices.DeleteFunc(asked, func(pid int) bool { return sessionOf(pid) == 0 }); len(left) > 0 {
-			return fmt.Errorf("%v have not ended", left)
+		if asked = slices.DeleteFunc(asked, func(pid int) bool { return sessionOf(pid) == 0 }); len(asked) > 0 {
+			return fmt.Errorf("%v have not ended", asked)
 		}
 		return nil
 	})
@@ -138,8 +138,8 @@ func (n *Node) tellFreezes() {
 			continue
 		}
 		for goroutine := range strings.SplitSeq(string(text), "\n\n") {
-			threadGoesOn := strings.Contains(goroutine, "kernel.(*Task).run(") && !strings.Contains(goroutine, "kernel.(*Task).doStop(")
-			if threadGoesOn || strings.Contains(goroutine, "guest.(*") {
+			runs := strings.Contains(goroutine, "kernel.(*Task).run(") && !strings.Contains(goroutine, "kernel.(*Task).doStop(")
+			if runs || strings.Contains(goroutine, "guest.(*") {
 				n.T.Logf("in a freeze: %s", goroutine)
 			}
 		}

@@ -1,14 +1,10 @@
 package policy
 
 import (
-	"net/netip"
 	"slices"
 
 	"ramet.dev/ramet/api"
 )
-
-// hostsLoopback is the address that api.HostName stands for in a rule.
-var hostsLoopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // WouldAllow returns the rule that, added to the list of allow, would allow a connection that the
 // policy denies, in the form of api.NetworkRule. It is "" if there is none: a rule as specific
@@ -70,11 +66,12 @@ func (d *document) exactlyDenied(l *lookUp) bool {
 // remedy returns the narrowest rule for a connection.
 func remedy(name string, q *Question, l *lookUp) api.NetworkRule {
 	r := api.NetworkRule{Address: l.addr.String()}
+	host, _ := api.NetworkRule{Address: api.HostName}.Prefix()
 	switch {
 	case name != "":
 		r.Address, r.Private = name, l.classes&private != 0
-	case l.addr == hostsLoopback:
-		r.Address = api.HostName // what reaches it in a sandbox
+	case host.Contains(l.addr):
+		r.Address = api.HostName // in a guest the address is its own
 	}
 	if q.Protocol == UDP {
 		r.Protocol = api.NetworkUDP
