@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"ramet.dev/ramet/api"
@@ -116,6 +117,56 @@ func TestStart(t *testing.T) {
 	}
 	if f.removed != 7 {
 		t.Errorf("process %d was removed", f.removed)
+	}
+}
+
+// slow is a machine whose second client of a process reads its output late.
+type slow struct {
+	fake
+	attached chan struct{} // closed when the second client has come
+	late     chan struct{} // closed when it reads
+}
+
+func (s *slow) Process(context.Context, string, int) (*api.Process, error) {
+	return &api.Process{PID: 7, Kept: &api.KeptProcess{NextSeq: 1}}, nil
+}
+
+func (s *slow) Attach(ctx context.Context, id string, pid int, req api.AttachRequest, streams api.AttachIO) (*api.Position, error) {
+	if req.From > 0 {
+		close(s.attached)
+		<-s.late
+	}
+	return s.fake.Attach(ctx, id, pid, req, streams)
+}
+
+// TestSecondClient keeps a process that has ended until each of its clients knows.
+func TestSecondClient(t *testing.T) {
+	f := &slow{attached: make(chan struct{}), late: make(chan struct{})}
+	a := New(f)
+	t.Cleanup(a.Close)
+	var clients sync.WaitGroup
+	ask := func(method, body string) *http.Response {
+		r := httptest.NewRequest(http.MethodPost, "/process.Process/"+method, bytes.NewReader(frame(body)))
+		r.Header.Set("Content-Type", "application/connect+json")
+		w := httptest.NewRecorder()
+		a.Serve(w, r, Sandbox{ID: "sbx"})
+		return w.Result()
+	}
+	clients.Go(func() {
+		b, err := io.ReadAll(ask("Connect", `{"process":{"pid":7}}`).Body)
+		if err != nil || !bytes.Contains(b, []byte(`"end"`)) {
+			t.Errorf("the second client was told %s, %v", b, err)
+		}
+	})
+	<-f.attached
+	ask("Start", `{"process":{"cmd":"x"}}`)
+	if f.removed != 0 {
+		t.Errorf("process %d was removed while a client did not know its end", f.removed)
+	}
+	close(f.late)
+	clients.Wait()
+	if f.removed != 7 {
+		t.Errorf("process %d was removed at the end", f.removed)
 	}
 }
 

@@ -99,7 +99,10 @@ type (
 )
 
 // processes are those of all sandboxes.
-type processes struct{ svc service.Processes }
+type processes struct {
+	svc       service.Processes
+	followers followers
+}
 
 func (p *processes) route(a *Agent) {
 	unary(a, "/process.Process/List", p.list)
@@ -175,7 +178,9 @@ func (ps *processes) start(ctx context.Context, s *Sandbox, in *startRequest, to
 	if err != nil {
 		return err
 	}
-	return ps.follow(ctx, s, p.PID, 0, in.Pty != nil, to)
+	at := ps.followers.join(s.ID, p.PID)
+	defer ps.leave(ctx, at)
+	return ps.follow(ctx, s, at, 0, in.Pty != nil, to)
 }
 
 func (p *pty) terminal() *api.TerminalSize {
@@ -187,15 +192,18 @@ func (p *pty) terminal() *api.TerminalSize {
 
 // connect follows a process from now on.
 func (ps *processes) connect(ctx context.Context, s *Sandbox, in *selected, to *sender[processStream]) error {
+	at := ps.followers.join(s.ID, in.Process.PID) // before the process is found: it is not removed from now on
+	defer ps.leave(ctx, at)
 	p, err := ps.find(ctx, s, in.Process)
 	if err != nil {
 		return err
 	}
-	return ps.follow(ctx, s, p.PID, p.Kept.NextSeq, p.Kept.Terminal, to)
+	return ps.follow(ctx, s, at, p.Kept.NextSeq, p.Kept.Terminal, to)
 }
 
-// follow sends the output of a process, and forgets the process when its end was told.
-func (ps *processes) follow(ctx context.Context, s *Sandbox, pid int, from int64, terminal bool, to *sender[processStream]) error {
+// follow sends the output of a process, and its end.
+func (ps *processes) follow(ctx context.Context, s *Sandbox, at *followed, from int64, terminal bool, to *sender[processStream]) error {
+	pid := at.pid
 	if err := to.send(&processStream{processEvent{Start: &startEvent{pid}}}); err != nil {
 		return err
 	}
@@ -224,8 +232,16 @@ func (ps *processes) follow(ctx context.Context, s *Sandbox, pid int, from int64
 	if err := to.send(&processStream{processEvent{End: ended(end.Exit)}}); err != nil {
 		return err
 	}
-	_ = ps.svc.RemoveProcess(ctx, s.ID, pid) // another client may have done so
+	ps.followers.tell(at)
 	return nil
+}
+
+// leave takes a client of a process away. The last one removes the process, if its end was told.
+func (ps *processes) leave(ctx context.Context, at *followed) {
+	if ps.followers.leave(at) {
+		// Its own client may be gone. It may have been removed through another interface.
+		_ = ps.svc.RemoveProcess(context.WithoutCancel(ctx), at.sandbox, at.pid)
+	}
 }
 
 // signalNames are what Go calls the signals that end most processes.

@@ -85,7 +85,7 @@ type Agent struct {
 func New(svc Service) *Agent {
 	a := &Agent{mux: http.NewServeMux(), watchers: newWatchers()}
 	f := &filesystem{svc: svc, watchers: a.watchers}
-	(&processes{svc}).route(a)
+	(&processes{svc: svc}).route(a)
 	f.route(a)
 	(&contents{f}).route(a)
 	return a
