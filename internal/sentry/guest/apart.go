@@ -41,7 +41,7 @@ const manyObjects = 600
 // then. Most take a hundredth of that, and 20 000 pairs of sockets a third. The daemon waits for half a minute,
 // so that most have time for a freeze without a copy.
 const (
-	pagesWithin = gotime.Second
+	pagesWithin = 3 * gotime.Second
 	savedWithin = 20 * gotime.Second
 )
 

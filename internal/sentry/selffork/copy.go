@@ -1,7 +1,6 @@
 package selffork
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -34,9 +33,11 @@ const settling = 100 * time.Microsecond
 // there: a lock that one of them held in a system call is never free. So what runs as do must be
 // prepared for in the calling process, which bounds the time that it waits. Signals are blocked in
 // the copy, garbage must not be collected in it, and goroutines run when do waits for something, each
-// until it waits itself: nothing preempts them, and no timer wakes them.
+// until it waits itself: nothing preempts them, and no timer wakes them. A goroutine that reads from
+// another descriptor than those of keep, or waits in another poller than the runtime's, gets an error:
+// nobody would take its processor from it if it had to wait.
 //
-// The copy exits with 0 if do returns no error.
+// The copy ends with its original. It exits with 0 if do returns no error.
 func (f *Forker) Copy(keep []int, do func(say func()) error) (*Copy, error) {
 	forking.Lock()
 	defer forking.Unlock()
@@ -44,43 +45,27 @@ func (f *Forker) Copy(keep []int, do func(say func()) error) (*Copy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copy process: make eventfd: %w", err)
 	}
-	keep = append(slices.Clone(keep), 2, said)
+	c := f.cloning(append(slices.Clone(keep), 2, said))
 	// With one processor no other goroutine runs, and none has taken what the runtime needs to run
 	// another one, or to allocate memory.
 	processors := runtime.GOMAXPROCS(1)
 	runtime.LockOSThread()
-	// That has woken the runtime's monitor, which takes a lock of the scheduler for a moment.
-	pause := unix.Timespec{Nsec: settling.Nanoseconds()}
-	syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
-	mask, err := setMask(^uint64(0))
-	var pid uintptr
-	ended := int32(-1)
-	if err == nil {
-		var errno syscall.Errno
-		flags := uintptr(unix.SIGCHLD | unix.CLONE_PIDFD)
-		if pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(&ended)), 0, 0, 0); errno != 0 {
-			err = fmt.Errorf("copy process: %w", errno)
-		} else if pid == 0 {
-			runtime.UnlockOSThread()
-			f.live(keep, said, do)
-		}
-		_, _ = setMask(mask)
-	}
+	pid, errno := c.run()
 	runtime.UnlockOSThread()
-	runtime.GOMAXPROCS(processors)
-	if err != nil {
-		unix.Close(said)
-		return nil, err
+	if pid == 0 && errno == 0 {
+		live(said, do)
 	}
-	return &Copy{pid: int(pid), ended: int(ended), said: said}, nil
+	runtime.GOMAXPROCS(processors)
+	if errno != 0 {
+		unix.Close(said)
+		return nil, fmt.Errorf("copy process: %w", errno)
+	}
+	return &Copy{pid: int(pid), ended: int(c.ended), said: said}, nil
 }
 
 // live is the life of a copy.
-func (f *Forker) live(keep []int, said int, do func(say func()) error) {
-	err := f.separate(keep)
-	if err == nil {
-		err = do(func() { _, _ = unix.Write(said, []byte{1, 0, 0, 0, 0, 0, 0, 0}) })
-	}
+func live(said int, do func(say func()) error) {
+	err := do(func() { _, _ = unix.Write(said, []byte{1, 0, 0, 0, 0, 0, 0, 0}) })
 	status := 0
 	if err != nil {
 		status = 1
@@ -91,43 +76,85 @@ func (f *Forker) live(keep []int, said int, do func(say func()) error) {
 	}
 }
 
-// separate has the process end when its original does, closes all descriptors but those to keep, and
-// replaces the runtime's poller: both processes would get each other's events. A goroutine that reads
-// from another descriptor, or waits in another poller, gets an error: nobody would take its processor
-// from it if it had to wait.
-func (f *Forker) separate(keep []int) error {
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("end with the original: %w", err)
-	}
+// cloning is one copy. Its methods run in one piece: the runtime may have marked the goroutine to give up its
+// processor, and the copy would go on with another one, that takes what has come for the original from a
+// descriptor that both have. See split for what no method may do.
+type cloning struct {
+	keep    []int // descriptors in order, and -1
+	pollers []wakened
+	settle  unix.Timespec
+	mask    uint64
+	ended   int32 // see Copy
+}
+
+// wakened is a poller of the runtime.
+type wakened struct{ poller, wake uintptr }
+
+func (f *Forker) cloning(keep []int) *cloning {
+	c := &cloning{settle: unix.NsecToTimespec(settling.Nanoseconds()), ended: -1}
 	for _, p := range f.pollers {
-		i := slices.IndexFunc(p.targets, func(t target) bool { return t.wakes })
-		if i < 0 {
-			continue // it is not the runtime's
+		if i := slices.IndexFunc(p.targets, func(t target) bool { return t.wakes }); i >= 0 { // else it is not the runtime's
+			c.pollers = append(c.pollers, wakened{uintptr(p.fd), uintptr(p.targets[i].fd)})
+			keep = append(keep, p.fd, p.targets[i].fd)
 		}
-		poller, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-		if err != nil {
-			return fmt.Errorf("make poller: %w", err)
-		}
-		wake, err := unix.Eventfd(0, 0)
-		if err != nil {
-			return fmt.Errorf("make what wakes the poller: %w", err)
-		}
-		if errno := cmp.Or(replace(uintptr(p.fd), uintptr(poller)), replace(uintptr(p.targets[i].fd), uintptr(wake))); errno != 0 {
-			return fmt.Errorf("replace poller: %w", errno)
-		}
-		keep = append(keep, p.fd, p.targets[i].fd)
 	}
 	slices.Sort(keep)
-	from := uint(0)
-	for _, fd := range append(keep, -1) { // -1 is the largest descriptor and one more
-		if to := uint(uint32(fd)); to > from {
-			if err := unix.CloseRange(from, to-1, 0); err != nil {
-				return fmt.Errorf("close descriptors: %w", err)
+	c.keep = append(keep, -1)
+	return c
+}
+
+// run returns the process id of the copy, 0 in it.
+//
+//go:nosplit
+//go:norace
+func (c *cloning) run() (pid uintptr, errno syscall.Errno) {
+	all := ^uint64(0)
+	if _, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&c.mask)), 8, 0, 0); errno != 0 {
+		return 0, errno
+	}
+	// To lock the thread has woken the runtime's monitor, which takes a lock of the scheduler for a moment.
+	syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&c.settle)), 0, 0)
+	if pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD|unix.CLONE_PIDFD), 0, uintptr(unsafe.Pointer(&c.ended)), 0, 0, 0); errno == 0 && pid == 0 {
+		c.separate()
+		return 0, 0
+	}
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.mask)), 0, 8, 0, 0)
+	return pid, errno
+}
+
+// separate has the copy end when its original does, closes all descriptors but those to keep, and
+// replaces the runtime's poller: both processes would get each other's events.
+//
+//go:nosplit
+//go:norace
+func (c *cloning) separate() {
+	if _, _, errno := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); errno != 0 {
+		die("copy: end with the original", errno)
+	}
+	for i := range c.pollers {
+		p := &c.pollers[i]
+		fd, _, errno := syscall.RawSyscall(unix.SYS_EPOLL_CREATE1, unix.EPOLL_CLOEXEC, 0, 0)
+		if errno == 0 {
+			errno = replace(p.poller, fd)
+		}
+		if errno == 0 {
+			if fd, _, errno = syscall.RawSyscall(unix.SYS_EVENTFD2, 0, 0, 0); errno == 0 {
+				errno = replace(p.wake, fd)
 			}
 		}
-		from = uint(fd) + 1
+		if errno != 0 {
+			die("copy: replace poller", errno)
+		}
 	}
-	return nil
+	from := uintptr(0)
+	for _, fd := range c.keep {
+		if to := uintptr(uint32(fd)); to > from { // -1 is the largest descriptor and one more
+			if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, from, to-1, 0); errno != 0 {
+				die("copy: close descriptors", errno)
+			}
+		}
+		from = uintptr(uint32(fd)) + 1
+	}
 }
 
 // Said waits until the copy has said something, at most for limit. It is an error if it ended
