@@ -43,7 +43,7 @@ func TestLimitsOfHeldRequests(t *testing.T) {
 	}
 	check := func(waiting int, bytes int64) {
 		t.Helper()
-		if u := n.Machine.Usage().Gateway; u == nil || u.Waiting != waiting || u.Unknown != 0 || u.HeldBytes != bytes || u.OldestHeld <= 0 || u.OldestHeld > time.Hour {
+		if u := gatewayUsage(n); u.Waiting != waiting || u.Unknown != 0 || u.HeldBytes != bytes || u.OldestHeld <= 0 || u.OldestHeld > time.Hour {
 			t.Errorf("the gateway has %+v", u)
 		}
 	}
@@ -77,7 +77,7 @@ func TestLimitsOfHeldRequests(t *testing.T) {
 	if got := w.seen(); got != "GET /read ; POST /write "+strings.Repeat("x", 60) {
 		t.Errorf("the server has seen %s", got)
 	}
-	if u := n.Machine.Usage().Gateway; u == nil || u.Waiting != 0 || u.HeldBytes != 0 || u.OldestHeld != 0 {
+	if u := gatewayUsage(n); u.Waiting != 0 || u.HeldBytes != 0 || u.OldestHeld != 0 {
 		t.Errorf("the gateway has %+v", u)
 	}
 }

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -22,10 +23,13 @@ func TestNumbersOfTheGateway(t *testing.T) {
 	create(n, "base", allow(t, "198.51.100.1:1"))
 	h := hold(n, "base", "198.51.100.1:1", 3)
 	mustReach(n, "base", map[string]string{"198.51.100.1:2": refused})
-	u := n.Machine.Usage().Gateway
-	if u == nil || u.Sandboxes != 1 || u.Flows != 3 || u.Decisions[api.NetworkAllowed] != 3 || u.Decisions[api.NetworkDenied] != 1 || u.Decisions[api.NetworkHeld] != 0 {
-		t.Errorf("counted: %+v", u)
-	}
+	harness.Eventually(t, "numbers of four flows", func() error { // the guest knows of a decision before it is counted
+		u := n.Machine.Usage().Gateway
+		if u == nil || u.Sandboxes != 1 || u.Flows != 3 || u.Decisions[api.NetworkAllowed] != 3 || u.Decisions[api.NetworkDenied] != 1 || u.Decisions[api.NetworkHeld] != 0 {
+			return fmt.Errorf("counted: %+v", u)
+		}
+		return nil
+	})
 	if err := syscall.Kill(n.Gateway(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +40,18 @@ func TestNumbersOfTheGateway(t *testing.T) {
 		return nil
 	})
 	h.ask("whole 0 reset 3\n")
+}
+
+// gatewayUsage returns what the gateway counts. A gateway that takes long to answer is left out of what the machine uses.
+func gatewayUsage(n *harness.Node) (u *api.GatewayUsage) {
+	n.T.Helper()
+	harness.Eventually(n.T, "numbers of the gateway", func() error {
+		if u = n.Machine.Usage().Gateway; u == nil {
+			return errors.New("there are none")
+		}
+		return nil
+	})
+	return u
 }
 
 // smuggle returns the lines of "outside smuggle", by what was tried.
@@ -97,9 +113,12 @@ func TestNameServersOfOthers(t *testing.T) {
 	// logged. A rule that denies one by name denies its address as well, which was given out for no other.
 	serve(t, "198.51.100.1:443", echoes)
 	mustReach(n, "open", map[string]string{"198.51.100.1:853": connected})
-	if e := lastLine(n, "open"); e.Verdict != api.NetworkAllowed || e.Address != "198.51.100.1" || e.Port != 853 {
-		t.Errorf("a name server over TLS is logged as %+v", e)
-	}
+	harness.Eventually(t, "a line about a name server over TLS", func() error {
+		if e := lastLine(n, "open"); e.Verdict != api.NetworkAllowed || e.Address != "198.51.100.1" || e.Port != 853 {
+			return fmt.Errorf("the last is %+v", e)
+		}
+		return nil
+	})
 	without := &api.NetworkRequest{Profile: "open"}
 	without.Deny = allow(t, "files.example.org").Allow
 	create(n, "without", without)
@@ -118,9 +137,12 @@ func TestAFloodOfConnections(t *testing.T) {
 	if said := n.Long("base", "outside", "flood", "198.51.100.1:1", fmt.Sprint(count)); said != fmt.Sprintf("connected 0 refused %d other 0\n", count) {
 		t.Errorf("the guest says %q", said)
 	}
-	if u := n.Machine.Usage().Gateway; u == nil || u.Decisions[api.NetworkDenied] != count || u.Flows != 0 {
-		t.Errorf("the gateway counts %+v", u)
-	}
+	harness.Eventually(t, "numbers of a flood", func() error {
+		if u := n.Machine.Usage().Gateway; u == nil || u.Decisions[api.NetworkDenied] != count || u.Flows != 0 {
+			return fmt.Errorf("the gateway counts %+v", u)
+		}
+		return nil
+	})
 	if after := rss(t, n.Gateway()); after > before+64<<20 {
 		t.Errorf("the gateway has %d MiB, had %d", after>>20, before>>20)
 	}

@@ -181,7 +181,7 @@ func TestLimitsOfATenant(t *testing.T) {
 	}
 	began = time.Now()
 	download(n, other, "other", all)
-	if took := time.Since(began); took > 5*time.Second { // eight at the rate
+	if took := time.Since(began); took > 7*time.Second { // eight at the rate
 		t.Errorf("another tenant's sixteen megabytes took %v", took)
 	}
 	if tenant, err := n.Machine.GetTenant(harness.AsOwner, api.DefaultTenant); err != nil || tenant.Usage.NetworkMbit <= 0 {
@@ -205,7 +205,7 @@ func TestLimitsOfATenant(t *testing.T) {
 	}
 	mustReachAs(n, other, "other", map[string]string{look[0]: connected})
 	var told []string
-	for _, u := range n.Machine.Usage().Gateway.Tenants {
+	for _, u := range gatewayUsage(n).Tenants {
 		told = append(told, fmt.Sprint(u.Name, " ", u.BytesIn >= 2<<20, " ", u.RefusedConnections >= 3, " ", u.RefusedQuestions > 0))
 	}
 	if got := strings.Join(told, "; "); !strings.Contains(got, "default true true true") || !strings.Contains(got, "other true false false") {

@@ -44,6 +44,8 @@ type flow struct {
 	rule, name string      // that decided, and of the server; of the goroutine of the flow
 	listed     atomic.Bool // the log says that it was allowed, and not how it ended
 
+	connecting sync.RWMutex // read-locked while a connection is being made
+
 	mu    sync.Mutex
 	relay *relay.Relay  // guarded by mu
 	gone  bool          // the sentry has ended the flow; guarded by mu
@@ -85,6 +87,14 @@ func (f *flow) cut(cause error) {
 	if f.relay != nil {
 		f.relay.Abort(cause)
 	}
+}
+
+// revoke cuts a flow that the policy does not allow any more. When revoke returns, it makes no connection: one that
+// was being made has been given up.
+func revoke(f *flow) {
+	f.cut(errReplaced)
+	f.connecting.Lock()
+	defer f.connecting.Unlock()
 }
 
 // guestGone says that the guest has closed its end.

@@ -271,7 +271,7 @@ func (s *sandbox) rebound(b *policy.Bounds) {
 func cutDenied(between []*flow) {
 	for _, f := range between {
 		if !f.judgedThere() {
-			f.cut(errReplaced)
+			revoke(f)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func (s *sandbox) enforce(p *policy.Policy) (between []*flow) {
 	for f := range s.open {
 		switch {
 		case f.judged != nil && !f.judged(p):
-			f.cut(errReplaced)
+			revoke(f)
 		case f.judgedThere != nil:
 			between = append(between, f)
 		}

@@ -71,7 +71,13 @@ func (f *flow) runTCP() {
 func (f *flow) connect(ctx context.Context) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
+	f.connecting.RLock()
+	if err := context.Cause(f.ctx); err != nil {
+		f.connecting.RUnlock()
+		return nil, err
+	}
 	c, err := f.s.g.cfg.Dial(ctx, "tcp", netip.AddrPortFrom(f.address, f.port).String())
+	f.connecting.RUnlock()
 	if err != nil {
 		return nil, err
 	}

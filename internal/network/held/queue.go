@@ -106,6 +106,8 @@ func Open(fs hostfs.FS, dir string, sender Sender, limits Limits) (*Queue, error
 			q.room.add(r.Sandbox, 1, r.Size)
 		}
 	}
+	q.mu.Lock() // those that are overdue are finished from now on
+	defer q.mu.Unlock()
 	for _, it := range q.items {
 		if it.req.State == Waiting {
 			q.setTimer(it, it.req.Created)

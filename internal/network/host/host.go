@@ -41,8 +41,8 @@ type Config struct {
 	// Grace is how long a gateway goes on that nobody needs.
 	Grace time.Duration
 	// Attend is called for each gateway that is found or started, in a goroutine of its own, if it is
-	// there. ctx ends when the gateway has ended, or the daemon lets go of it.
-	Attend func(ctx context.Context, c *control.Client)
+	// there. ctx ends when the gateway has ended, or the daemon lets go of it. A fresh gateway was started just now.
+	Attend func(ctx context.Context, c *control.Client, fresh bool)
 	// Attach gives the sentry of a sandbox the end of a new channel, which Attach keeps nothing of.
 	Attach func(ctx context.Context, id string, channel *os.File) error
 }
@@ -142,7 +142,13 @@ func (h *Host) settle() {
 
 // absorb takes over renewals and ends. The gateway is told soon. The caller has the turn.
 func (h *Host) absorb() {
-	renewed, ended := h.renewals.take()
+	bounded, renewed, ended := h.renewals.take()
+	for _, to := range bounded {
+		h.tenants.set(to)
+		if h.running {
+			h.goOn()
+		}
+	}
 	for _, r := range renewed {
 		if s := h.sandboxes[r.ID]; s != nil && (s.stale || !reflect.DeepEqual(s.registration, r)) {
 			s.registration, s.stale = r, true
@@ -517,7 +523,7 @@ func (h *Host) attend(f found) {
 			case <-ctx.Done():
 			}
 		})
-		h.cfg.Attend(ctx, h.client)
+		h.cfg.Attend(ctx, h.client, f.fresh)
 	})
 }
 

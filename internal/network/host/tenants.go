@@ -72,11 +72,12 @@ func (t *tenants) tell(ctx context.Context, c *control.Client) error {
 // it does not allow are cut when SetTenant returns. With an error the gateway may not know it yet: it is
 // told as soon as it answers, and before it is told of another sandbox.
 func (h *Host) SetTenant(ctx context.Context, to gateway.Tenant) error {
+	h.renewals.bound(to)
 	if err := h.take(ctx); err != nil {
+		h.settle()
 		return err
 	}
 	defer h.give()
-	h.tenants.set(to)
 	if !h.running && !alive(h.cfg.Dir) {
 		return nil // the next gateway is told first
 	}

@@ -99,6 +99,22 @@ func TestAGatewayThatIsNotTold(t *testing.T) {
 	if _, code, err := s.dial(one); code != wire.CodeRefused || err != nil {
 		t.Errorf("when it goes on: %v, %v", code, err)
 	}
+	// One whose caller leaves before it has the turn is in force as well.
+	if err := d.take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	short, end := context.WithTimeout(t.Context(), time.Millisecond)
+	defer end()
+	if err := d.SetTenant(short, bounding(t, api.DefaultTenant, one)); err == nil {
+		t.Error("two have the turn")
+	}
+	d.give()
+	if err := d.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if conn, code, err := s.dial(one); conn == nil {
+		t.Errorf("with the bound of a caller who left: %v, %v", code, err)
+	}
 }
 
 // TestAGatewayThatIsNotToldOfAnEnd is told later, also of the end of a sandbox whose caller never had the turn.

@@ -220,10 +220,13 @@ func TestCloseWakesTheReceiver(t *testing.T) {
 func TestAPeerThatReadsNothing(t *testing.T) {
 	s, g := channels(t)
 	m := &Message{Kind: Answer, Flow: 1, Payload: make([]byte, MaxPayload)}
+	err := g.Send(m, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := g.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	var err error
 	for sent := 0; err == nil; sent++ {
 		if sent == 1000 {
 			t.Fatal("a peer that reads nothing takes everything")

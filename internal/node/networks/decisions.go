@@ -71,10 +71,14 @@ func untilDestroyed(ctx context.Context, events *sandboxes.EventLog, id string, 
 	return f(ctx)
 }
 
-// tellEvents publishes a sample of the decisions of a gateway as events, until it has ended.
-func tellEvents(ctx context.Context, of *sandboxes.Registry, c *control.Client, log *slog.Logger) {
-	err := c.Log(ctx, control.Reading{Follow: true, Sampled: true}, func(l control.Line) error {
+// tellEvents publishes a sample of the decisions of a gateway as events, until it has ended: from its first one on if
+// it is fresh, and else those to come.
+func tellEvents(ctx context.Context, of *sandboxes.Registry, c *control.Client, fresh bool, log *slog.Logger) {
+	err := c.Log(ctx, control.Reading{Kept: fresh, Follow: true, Sampled: true}, func(l control.Line) error {
 		e := l.NetworkLogEntry
+		if e.IsEnd() {
+			return nil // one that is kept
+		}
 		e.Lost = l.Lost
 		if b := of.Get(e.Sandbox); b != nil {
 			of.Events.Publish(api.EventDecided, b, api.Event{Decision: &e})

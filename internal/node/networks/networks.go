@@ -75,7 +75,9 @@ func New(ctx context.Context, cfg Config) (*Networks, error) {
 	}
 	cfg.Gateway.Tenants = bounded(cfg.Accounts)
 	cfg.Gateway.Attach = n.attach
-	cfg.Gateway.Attend = func(ctx context.Context, c *control.Client) { tellEvents(ctx, cfg.Sandboxes, c, cfg.Log) }
+	cfg.Gateway.Attend = func(ctx context.Context, c *control.Client, fresh bool) {
+		tellEvents(ctx, cfg.Sandboxes, c, fresh, cfg.Log)
+	}
 	n.host = host.New(cfg.Gateway)
 	return n, nil
 }
