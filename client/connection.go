@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -136,7 +137,8 @@ func connectionError(ctx context.Context, err error) error {
 		return api.Errorf(api.CodeCanceled, "call daemon: %w", ctx.Err())
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return api.Errorf(api.CodeTimeout, "call daemon: %w", ctx.Err())
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		strings.Contains(err.Error(), "server closed idle connection"): // net/http has no value for it
 		return api.Errorf(api.CodeUnavailable, "call daemon: it ended before it had answered, and what it was doing for this call may have ended with it (%w)", err)
 	}
 	return api.Errorf(api.CodeUnavailable, "call daemon: %w", err)

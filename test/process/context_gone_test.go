@@ -38,7 +38,7 @@ func (x *contextTest) leaveCell(begun string, req api.RunCodeRequest) {
 // context is there for others soon, with a new interpreter.
 func TestContextCallerGone(t *testing.T) {
 	x := newContextTest(t)
-	ignores := "open('/tmp/%s', 'w').close()\nimport time\nkept = 1\nwhile True:\n    try:\n        while True: time.sleep(0.01)\n    except BaseException: pass"
+	ignores := "import time\nkept = 1\nwhile True:\n    try:\n        open('/tmp/%s', 'w').close()\n        while True: time.sleep(0.01)\n    except BaseException: pass"
 	for name, c := range map[string]struct {
 		language, code, next string
 		timeoutMS            int64

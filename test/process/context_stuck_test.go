@@ -57,7 +57,7 @@ func TestContextUnread(t *testing.T) {
 		free      func(name string) error // what makes others get their turn
 		died      bool
 	}{
-		"timeout":   {timeoutMS: 500},
+		"timeout":   {timeoutMS: 8000}, // all buffers are to be full before
 		"interrupt": {free: func(name string) error { _, err := x.Machine.InterruptContext(ctx, "box", name); return err }},
 		"restart":   {free: func(name string) error { _, err := x.Machine.RestartContext(ctx, "box", name); return err }, died: true},
 		"others":    {},

@@ -303,7 +303,7 @@ func TestContextInterruptAndTimeout(t *testing.T) {
 		t.Errorf("nothing runs: %v, %v", was, err)
 	}
 	// What does not end by an interrupt is killed.
-	r, err = x.try("box", api.RunCodeRequest{Code: "print('last', flush=True)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)", TimeoutMS: 300})
+	r, err = x.try("box", api.RunCodeRequest{Code: "print('last', flush=True)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)", TimeoutMS: 3000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -533,7 +533,7 @@ func TestContextAfterDaemon(t *testing.T) {
 	x.value("box", "import time, os")
 	ctx, cancel := context.WithCancel(harness.AsOwner)
 	left := harness.InBackground(func() error {
-		_, err := x.Machine.RunCode(ctx, "box", api.RunCodeRequest{Code: "open('/tmp/begun', 'w').close()\nwhile True:\n    try:\n        while not os.path.exists('/tmp/go'): time.sleep(0.01)\n        break\n    except KeyboardInterrupt:\n        print('late')\n'late answer'"}, harness.DiscardRun())
+		_, err := x.Machine.RunCode(ctx, "box", api.RunCodeRequest{Code: "while True:\n    try:\n        open('/tmp/begun', 'w').close()\n        while not os.path.exists('/tmp/go'): time.sleep(0.01)\n        break\n    except KeyboardInterrupt:\n        print('late')\n'late answer'"}, harness.DiscardRun())
 		return err
 	})
 	harness.Eventually(t, "the cell runs", func() error { return x.hasFile("box", "/tmp/begun") })

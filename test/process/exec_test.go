@@ -186,6 +186,15 @@ func TestExecTimeout(t *testing.T) {
 	if d := time.Since(began); d < 2500*time.Millisecond || d > harness.Timeout/2 {
 		t.Errorf("it took %v", d)
 	}
+	list, err := n.Machine.Processes(harness.AsOwner, "box", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list {
+		if !strings.HasPrefix(p.State, "Z") { // init has not reaped it yet
+			t.Errorf("after the time-out there is still %+v", p)
+		}
+	}
 	harness.Eventually(t, "processes", func() error { return n.NoProcesses("box") })
 }
 

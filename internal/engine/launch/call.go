@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,12 +55,7 @@ func (s *Sentry) open(ctx context.Context, call *wire.Call, fds ...*os.File) (c 
 // openTraced does the same as open, and returns the context of the call's span as well.
 func (s *Sentry) openTraced(ctx context.Context, call *wire.Call, fds ...*os.File) (c *wire.Conn, span context.Context, done func(), err error) {
 	span, ended := tracing.Start(ctx, "sentry "+string(call.Op))
-	if c, err = s.dial(); err != nil {
-		if errors.Is(err, unix.ECONNREFUSED) { // nobody listens any more
-			if reason := s.reason(ctx); reason != nil {
-				err = reason
-			}
-		}
+	if c, err = s.reach(ctx); err != nil {
 		ended(err)
 		return nil, nil, nil, err
 	}
@@ -76,8 +72,15 @@ func (s *Sentry) openTraced(ctx context.Context, call *wire.Call, fds ...*os.Fil
 	return c, span, done, nil
 }
 
-// trace adds the stages of a call to its span, if reply has them: a sentry has no network
-// to send spans itself.
+// reach connects to the sentry. The error says why a sentry has ended that has.
+func (s *Sentry) reach(ctx context.Context) (c *wire.Conn, err error) {
+	if c, err = s.dial(); errors.Is(err, unix.ECONNREFUSED) { // nobody listens any more
+		err = cmp.Or(s.reason(ctx), err)
+	}
+	return c, err
+}
+
+// trace adds the stages of a call to its span, if reply has them: a sentry has no network to send spans itself.
 func trace(span context.Context, call *wire.Call, reply any) {
 	timed, ok := reply.(interface{ Spent() []wire.Stage })
 	if !ok {

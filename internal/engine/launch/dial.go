@@ -41,21 +41,20 @@ type CloseWriter interface {
 // long as wait says. ctx bounds the call and not the connection.
 func (s *Sentry) Dial(ctx context.Context, port uint16, wait time.Duration) (CloseWriter, error) {
 	call := &wire.Call{Op: wire.OpDial, Dial: &wire.DialPort{Port: port, WaitMS: wait.Milliseconds()}}
-	c, err := s.dial()
+	c, err := s.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
+	var p *wire.Packet
 	if err = send(c, call, nil); err == nil {
-		var p *wire.Packet
-		if p, err = c.Receive(); err == nil {
-			p.Close()
-			err = p.Decode(&struct{}{})
-		} else {
-			err = s.callError(ctx, call, err)
-		}
-	} else {
+		p, err = c.Receive()
+	}
+	if err != nil {
 		err = s.callError(ctx, call, err)
+	} else {
+		p.Close()
+		err = p.Decode(&struct{}{})
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)

@@ -8,7 +8,7 @@ import (
 // TestWaits pauses again and again while some wait, and others no longer do.
 func TestWaits(t *testing.T) {
 	var clock Clock
-	never, short, long, stopped := clock.After(0), clock.After(gotime.Millisecond), clock.After(gotime.Hour), clock.After(50*gotime.Millisecond)
+	never, short, long, stopped := clock.After(0), clock.After(gotime.Millisecond), clock.After(gotime.Hour), clock.After(300*gotime.Millisecond)
 	stopped.Stop()
 	for range 20 {
 		clock.stop()
@@ -23,7 +23,7 @@ func TestWaits(t *testing.T) {
 		paused.Stop()
 	}
 	<-short.C
-	later := clock.After(100 * gotime.Millisecond)
+	later := clock.After(400 * gotime.Millisecond)
 	<-later.C
 	select {
 	case <-never.C:

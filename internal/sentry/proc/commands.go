@@ -136,8 +136,8 @@ func (ps *Processes) endCommand(r *foreground, kill bool) *wire.Exited {
 	}
 	<-r.p.done
 	exited := r.p.exit()
-	ps.table.forget(r.p)
 	ps.commands.remove(r.key)
+	ps.table.forget(r.p) // whoever sees that it is gone finds no command with its key either
 	exited.DurationMS = stages.Millis(gotime.Since(r.began))
 	return exited
 }

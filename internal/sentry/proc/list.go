@@ -15,9 +15,10 @@ import (
 func (ps *Processes) List(ended bool) []api.Process {
 	ps.gate.Enter()
 	defer ps.gate.Leave()
-	kept := map[int]*process{}
+	kept, ran := map[int]*process{}, map[int]bool{}
 	for _, p := range ps.table.all() {
 		kept[int(p.pid)] = p
+		ran[int(p.pid)] = !p.hasEnded() // it may end meanwhile, and is in the list once all the same
 	}
 	root := ps.k.RootPIDNamespace()
 	list := []api.Process{}
@@ -28,7 +29,7 @@ func (ps *Processes) List(ended bool) []api.Process {
 			continue // init, or gone meanwhile
 		}
 		p := ps.describe(pid, tg, leader)
-		if k := kept[pid]; k != nil && !k.hasEnded() {
+		if k := kept[pid]; k != nil && ran[pid] {
 			p.Kept = k.kept()
 			if p.Command == kern.Nameless(leader) {
 				p.Command = k.command // it is ending, and has no memory any more

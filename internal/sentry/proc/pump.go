@@ -189,8 +189,11 @@ func (p *process) watch(quiet []chan struct{}) {
 		left := due - p.table.gate.Clock.Now()
 		if left <= 0 {
 			p.noteTimeout(idle)
-			p.kill()
+			group := p.kill()
 			<-p.exited
+			for _, tg := range group { // whoever is told of the time-out finds none of them
+				tg.WaitExited()
+			}
 			break
 		}
 		late := p.table.gate.Clock.After(left)

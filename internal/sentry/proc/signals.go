@@ -50,18 +50,24 @@ func gone(pid int, err error) error {
 	return api.Errorf(api.CodeNotFound, "process %d is about to end: %w", pid, err)
 }
 
-// kill kills p and its process group, if it runs.
-func (p *process) kill() {
+// kill kills p and its process group, if it runs, and returns what is in the group.
+func (p *process) kill() (group []*kernel.ThreadGroup) {
 	p.table.mu.Lock()
 	tg := p.tg
 	p.table.mu.Unlock()
 	if tg == nil {
-		return
+		return nil
 	}
 	kill := &linux.SignalInfo{Signo: int32(linux.SIGKILL)}
 	if pg := tg.ProcessGroup(); pg != nil {
+		for _, other := range p.table.k.RootPIDNamespace().ThreadGroups() {
+			if other.ProcessGroup() == pg {
+				group = append(group, other)
+			}
+		}
 		// Errors mean that the processes are gone already.
 		_ = p.table.k.SendExternalSignalProcessGroup(pg, kill)
 	}
 	_ = p.table.k.SendExternalSignalThreadGroup(tg, kill)
+	return group
 }

@@ -226,6 +226,11 @@ func (ps *processes) follow(ctx context.Context, s *Sandbox, at *followed, from 
 	if err != nil {
 		return err
 	}
+	const now = time.Second
+	if deadline, ok := ctx.Deadline(); ok && end.Exit != nil && end.Exit.TimedOut && time.Until(deadline) < now {
+		// A process is started with the deadline of its call.
+		return api.Errorf(api.CodeTimeout, "process %d was ended at its deadline", pid)
+	}
 	if end.Exit == nil {
 		return api.Errorf(api.CodeUnavailable, "the output of process %d ended before the process", pid)
 	}
