@@ -68,10 +68,26 @@ func startOnTerminal(t *testing.T, socket string, opts terminalOptions, args ...
 	x.cmd = exec.Command("sh", append([]string{"-c", sessionScript, "sh"}, args...)...)
 	x.cmd.Env = append(append(os.Environ(), envSocket+"="+socket, envVersion+"=test", "TERM=xterm-256color", "STDIN="+opts.stdin), opts.env...)
 	x.cmd.Stdout, x.cmd.Stderr, x.cmd.ExtraFiles = opts.stdout, opts.stderr, []*os.File{hold}
-	if x.tty, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: opts.cols, Rows: opts.rows}); err != nil {
+	theirs := (*os.File)(nil)
+	if x.tty, theirs, err = pty.Open(); err != nil {
 		t.Fatal(err)
 	}
-	x.before = x.modes()
+	defer theirs.Close()
+	if err := pty.Setsize(x.tty, &pty.Winsize{Cols: opts.cols, Rows: opts.rows}); err != nil {
+		t.Fatal(err)
+	}
+	x.before = x.modes() // before the command changes them
+	x.cmd.Stdin = theirs
+	if x.cmd.Stdout == nil {
+		x.cmd.Stdout = theirs
+	}
+	if x.cmd.Stderr == nil {
+		x.cmd.Stderr = theirs
+	}
+	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := x.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 	go x.emulate()
 	t.Cleanup(func() {
 		if x.cmd.ProcessState == nil {

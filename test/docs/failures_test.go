@@ -431,8 +431,8 @@ func TestClientCallsThatAreCutOff(t *testing.T) {
 					left = append(left, s.ID)
 				} else if s.State == api.StateRunning {
 					all, err := base.Processes.List(base.ctx, s.ID, false)
-					if err != nil {
-						t.Fatalf("the processes of %s (%s): %v", s.ID, names[s.ID], err)
+					if err != nil { // it may not run any more
+						left = append(left, fmt.Sprintf("the processes of %s (%s): %v", s.ID, names[s.ID], err))
 					}
 					for _, p := range all {
 						if strings.Contains(p.Command, foreground) {

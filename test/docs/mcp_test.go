@@ -177,7 +177,7 @@ func TestAgentsTools(t *testing.T) {
 	})
 
 	// Commands that take long, that write much, and that want input.
-	_, f := a.call("exec", map[string]any{"sandbox": "s", "command": "echo $A; read line; echo got $line; exit 3", "interactive": true, "wait_s": 1})
+	_, f := a.call("exec", map[string]any{"sandbox": "s", "command": "echo $A; read line; echo got $line; exit 3", "interactive": true, "wait_s": 5})
 	if f["running"] != true || f["stdout"] != "b\n" {
 		t.Errorf("a command that waits: %v", f)
 	}

@@ -54,7 +54,7 @@ var scenarios = map[string]func(*user){
 		u.same([]any{err, <-ended}, []any{io.EOF, nil})
 	},
 	"a command with a time limit": func(u *user) {
-		res := take(u.Processes.Exec(u.ctx, u.id, api.ExecRequest{Shell: "echo begun; sleep 1000", TimeoutMS: 300}))(u)
+		res := take(u.Processes.Exec(u.ctx, u.id, api.ExecRequest{Shell: "echo begun; sleep 1000", TimeoutMS: 2000}))(u)
 		u.same([]any{res.TimedOut, res.Stdout}, []any{true, "begun\n"})
 	},
 	"a process in the background": func(u *user) {

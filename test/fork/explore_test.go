@@ -307,7 +307,7 @@ func TestExplorationsAreCanceled(t *testing.T) {
 		t.Errorf("a removed exploration: %v", err)
 	}
 	onlyLeft(n, base.ID)
-	long.Limits.TimeoutMS, long.Keep = 1500, api.KeepNone
+	long.Limits.TimeoutMS, long.Keep = 10_000, api.KeepNone // the first attempt is to have ended
 	x = explore(n, "base", long, api.ExplorationDone)
 	if !x.Promoted || !slices.Equal(x.Winners, []int{0}) || !strings.Contains(x.Ended, "time limit") {
 		t.Errorf("%+v\n%s", x, tableOf(x))

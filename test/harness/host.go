@@ -29,7 +29,7 @@ func (n *Node) Finish() {
 		return
 	}
 	if n.T.Failed() {
-		n.tellFreezes()
+		n.tellStuck()
 	}
 	n.DestroyAll()
 	if err := n.Machine.Close(); err != nil {

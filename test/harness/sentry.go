@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,11 +111,11 @@ func (n *Node) Count(table string) (count int) {
 	return count
 }
 
-// tellFreezes logs what the goroutines of sentries that are in a freeze wait for, after a test has failed: a freeze
-// that does not end says nothing by itself. It ends all sentries.
-func (n *Node) tellFreezes() {
+// tellStuck logs what goroutines of sentries do, after a test has failed, that run, wait for guest code or a process
+// that runs it, or freeze: what does not end says nothing by itself. It ends all sentries.
+func (n *Node) tellStuck() {
 	n.T.Helper()
-	var logs []*os.File
+	logs := map[int]*os.File{}
 	var asked []int
 	for _, pid := range n.Sentries() {
 		log, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "fd", "1"))
@@ -123,7 +124,7 @@ func (n *Node) tellFreezes() {
 		}
 		defer log.Close()
 		if syscall.Kill(pid, syscall.SIGQUIT) == nil { // has the Go runtime say where it is
-			logs, asked = append(logs, log), append(asked, pid)
+			logs[pid], asked = log, append(asked, pid)
 		}
 	}
 	Eventually(n.T, "the end of the sentries", func() error {
@@ -132,16 +133,42 @@ func (n *Node) tellFreezes() {
 		}
 		return nil
 	})
-	for _, log := range logs {
+	for pid, log := range logs {
 		text, err := io.ReadAll(log)
-		if err != nil || !bytes.Contains(text, []byte("guest.(*Guest).Freeze(")) {
+		if err != nil {
+			n.T.Log(err)
 			continue
 		}
+		count := map[string]int{}
 		for goroutine := range strings.SplitSeq(string(text), "\n\n") {
-			runs := strings.Contains(goroutine, "kernel.(*Task).run(") && !strings.Contains(goroutine, "kernel.(*Task).doStop(")
-			if runs || strings.Contains(goroutine, "guest.(*") {
-				n.T.Logf("in a freeze: %s", goroutine)
+			if strings.HasPrefix(goroutine, "goroutine ") && telling.MatchString(goroutine) {
+				count[shortened(goroutine)]++
 			}
 		}
+		for goroutine, times := range count {
+			n.T.Logf("sentry %d: %d times %s", pid, times, goroutine)
+		}
 	}
+}
+
+// telling matches goroutines that tellStuck logs.
+var telling = regexp.MustCompile(`^goroutine [^\n]*\[(running|runnable|syscall)|kernel\.\(\*Task\)\.run\(|systrap\.\(\*|proc\.\(\*|guest\.\(\*Guest\)\.(Freeze|Release)`)
+
+// shortened returns how a goroutine is, and the functions that it is in, from the last one on.
+func shortened(goroutine string) string {
+	const most = 12
+	head, rest, _ := strings.Cut(goroutine, "\n")
+	_, state, _ := strings.Cut(head, "[")
+	functions := []string{"[" + state}
+	for line := range strings.Lines(rest) {
+		name, _, isCall := strings.Cut(strings.TrimSpace(line), "(0x")
+		name = name[strings.LastIndexByte(name, '/')+1:]
+		if !isCall {
+			name, _, isCall = strings.Cut(name, "(...)")
+		}
+		if isCall && !strings.HasPrefix(line, "\t") && !strings.HasPrefix(name, "runtime.") && len(functions) <= most {
+			functions = append(functions, name)
+		}
+	}
+	return strings.Join(functions, " ")
 }

@@ -180,7 +180,8 @@ func TestCopyDies(t *testing.T) {
 	n.Hold("base", "-value", "zero", "-only", "crowd,twins,heap")
 	base := sentryOf(n, "base")
 	killed := 0
-	for range harness.CrashRounds(t) {
+	rounds := harness.CrashRounds(t)
+	for i := 0; i < rounds || killed == 0 && i < 20*rounds; i++ { // a copy lives for milliseconds
 		done, hit := make(chan struct{}), make(chan int)
 		go func() {
 			for {

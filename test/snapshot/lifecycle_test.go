@@ -52,9 +52,12 @@ func TestHibernate(t *testing.T) {
 	base := n.Create("base")
 	n.Hold("base", "-value", "one", "-only", held)
 	n.Hibernate("base")
-	if s := n.Sentries(); len(s) > n.Pool {
-		t.Errorf("%d sentries for no running sandbox", len(s))
-	}
+	harness.Eventually(t, "no sentries but those of the pool", func() error {
+		if s := n.Sentries(); len(s) > n.Pool {
+			return fmt.Errorf("%d sentries for no running sandbox", len(s))
+		}
+		return nil
+	})
 	if list, err := n.Machine.Snapshots(ctx); err != nil || len(list) != 0 {
 		t.Errorf("the snapshots are %v, %v", list, err)
 	}

@@ -63,6 +63,9 @@ class Daemon:
     def end(self) -> None:
         self.process.terminate()
         self.process.wait(30)
+        for line in (self.home / "daemon.log").read_text().splitlines():
+            if "sentry crashed" in line:
+                print(line, file=sys.stderr)
 
 
 def image_dir() -> Path | None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("daemon")
 
 SYNC = """
 from ramet.integrations import _owned
-client, sandbox = _owned.create("killed", "python", lease=2)
+client, sandbox = _owned.create("killed", "python", lease=10)
 [child] = sandbox.fork()
 print(sandbox.id, child.id, flush=True)
 input()
@@ -27,7 +27,7 @@ ASYNC = """
 import asyncio
 from ramet.integrations import _owned
 async def main():
-    client, sandbox = await _owned.create_async("killed", "python", lease=2)
+    client, sandbox = await _owned.create_async("killed", "python", lease=10)
     [child] = await sandbox.fork()
     print(sandbox.id, child.id, flush=True)
     await asyncio.to_thread(input)
@@ -69,5 +69,5 @@ def test_outputs_keep_their_beginning_and_end() -> None:
 def test_commands_run(sbx: ramet.Sandbox) -> None:
     ran = run(sbx, "echo out; echo err >&2; exit 3")
     assert (ran.stdout, ran.stderr, ran.exit_code, ran.timed_out, ran.truncated) == ("out\n", "err\n", 3, False, False)
-    ran = run(sbx, ["sh", "-c", "echo out; echo err >&2; sleep 100"], merged=True, timeout=1)
+    ran = run(sbx, ["sh", "-c", "echo out; echo err >&2; sleep 100"], merged=True, timeout=3)
     assert sorted(ran.stdout.split()) == ["err", "out"] and (ran.stderr, ran.exit_code, ran.timed_out) == ("", 124, True)

@@ -89,7 +89,7 @@ def test_labels_of_an_owner(daemon: Daemon) -> None:
 
 LEASED = """
 import sys, ramet
-with ramet.connect(lease=3, owner=sys.argv[1]) as client:
+with ramet.connect(lease=10, owner=sys.argv[1]) as client:
     sandbox = client.create("python")
     (child,) = sandbox.fork()
     kept = client.create("python").detach()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,12 @@ def test_exec_keeps_a_part_of_much_output(sbx: Sandbox) -> None:
 
 
 def test_exec_streams(sbx: Sandbox) -> None:
-    with sbx.exec("echo one; read x; echo two >&2", stdin=_later(b"go\n"), stream=True) as stream:
-        chunks = [(chunk.stream, chunk.text) for chunk in stream]
+    read = threading.Event()
+    chunks = []
+    with sbx.exec("echo one; read x; echo two >&2", stdin=_later(b"go\n", read), stream=True) as stream:
+        for chunk in stream:
+            chunks.append((chunk.stream, chunk.text))
+            read.set()  # what is written to two streams at once may come in either order
     assert chunks == [("stdout", "one\n"), ("stderr", "two\n")]
     assert stream.result is not None and stream.result.ok
     told: list[str] = []
@@ -73,7 +78,8 @@ def test_exec_streams(sbx: Sandbox) -> None:
     assert told == ["ü"]
 
 
-def _later(data: bytes) -> object:
+def _later(data: bytes, when: threading.Event) -> Iterator[bytes]:
+    assert when.wait(60)
     yield data
 
 
@@ -85,7 +91,7 @@ def test_a_stream_that_is_left_ends_the_command(sbx: Sandbox) -> None:
 
 def test_a_command_that_times_out_is_killed_with_its_group(sbx: Sandbox) -> None:
     with pytest.raises(ramet.Timeout) as late:
-        sbx.exec("echo begun; sleep 1000 & sleep 1001", timeout=0.5)
+        sbx.exec("echo begun; sleep 1000 & sleep 1001", timeout=2)
     assert late.value.result is not None and late.value.result.stdout == "begun\n"
     assert late.value.result.timed_out
     eventually(lambda: not [p.command for p in sbx.processes.list() if "sleep" in p.command])
@@ -101,7 +107,7 @@ def test_run_code(sbx: Sandbox) -> None:
     with pytest.raises(ramet.CodeError, match="division by zero"):
         sbx.run_code("1/0", check=True)
     with pytest.raises(ramet.Timeout) as late:
-        sbx.run_code("print('begun', flush=True)\nwhile True: pass", timeout=0.3)
+        sbx.run_code("print('begun', flush=True)\nwhile True: pass", timeout=2)
     assert late.value.execution is not None and late.value.execution.stdout == "begun\n"
     assert sbx.run_code("cd /srv; x=1; pwd", language="bash").stdout == "/srv\n"
 

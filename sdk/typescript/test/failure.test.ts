@@ -1,6 +1,7 @@
 // Real daemons and sandboxes that end in the middle of calls, and daemons that are reached by TLS.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -79,7 +80,9 @@ test('a command goes on while its daemon is replaced', async () => {
   for await (const { text } of run) {
     seen += text
     if (text !== 'before\n') continue
+    const gone = once(child, 'exit')
     child.kill('SIGTERM')
+    await gone // else its successor finds it, and leaves
     child = await other.serve()
     await sandbox.exec('echo > /srv/fifo')
   }

@@ -82,7 +82,10 @@ export class World implements AsyncDisposable {
   async serve(...args: string[]): Promise<ChildProcess> {
     const child = spawn(program, ['serve', ...args], { env: this.env, stdio: ['ignore', 'ignore', 'pipe'] })
     let said = ''
-    child.stderr?.on('data', (text: Buffer) => (said += text.toString()))
+    child.stderr?.on('data', (text: Buffer) => {
+      said += text.toString()
+      if (text.includes('sentry crashed')) console.error(text.toString())
+    })
     this.child = child
     await eventually('the daemon listens', () => {
       assert.equal(child.exitCode, null, `the daemon ended: ${said}`)

@@ -316,7 +316,7 @@ test('sandboxes of a lease end with their client, and are found by its owner', a
 })
 
 test('a lease is renewed, and over when nobody renews it', async () => {
-  const client = connect({ lease: 2_000 })
+  const client = connect({ lease: 10_000 })
   const sandbox = await client.create()
   const begun = (await sandbox.info()).lifecycle?.expiresAt as string
   await eventually('it is renewed', async () => ((await Sandbox.connect(sandbox.id)).lastInfo.lifecycle?.expiresAt as string) > begun)
