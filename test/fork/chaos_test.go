@@ -152,7 +152,7 @@ func (c *chaos) try(op chaosOp) {
 	err := op.run()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if d := time.Since(began); d > harness.Timeout { // with which AsOwner's calls end
+	if d := time.Since(began); d > harness.Timeout { // that of the node, when a sentry hangs
 		c.T.Errorf("%s took %v and ended with %v", op.name, d, err)
 	}
 	switch {

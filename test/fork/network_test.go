@@ -46,7 +46,7 @@ type gateway struct {
 	dials int
 	// silent is closed when a dial to portSilent came that is not answered; nil answers them.
 	silent chan struct{}
-	// rest holds back the second half of what is served until it is closed; nil serves all at once.
+	// rest holds back the last MiB of what is served until it is closed; nil serves all at once.
 	rest chan struct{}
 }
 
@@ -159,12 +159,12 @@ func (g *gateway) accept(m network.Message) {
 			_, err = f.Write(buf)
 		}
 	case portData:
-		half := len(served) / 2
-		_, _ = f.Write(served[:half])
+		most := len(served) - 1<<20
+		_, _ = f.Write(served[:most])
 		if g.rest != nil {
 			<-g.rest
 		}
-		_, _ = f.Write(served[half:])
+		_, _ = f.Write(served[most:])
 	}
 	g.send(network.Message{Kind: network.Closed, Flow: m.Flow})
 	if raw, err := f.SyscallConn(); err == nil {

@@ -41,6 +41,7 @@ func init() {
 		"fill":     fill,
 		"kill":     kill,
 		"brood":    brood,
+		"netlinks": netlinks,
 		"bomb":     bomb,
 		"opens":    opens,
 		"raise":    raise,

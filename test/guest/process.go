@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -160,3 +161,34 @@ func (s stopped) set(v string) error {
 }
 
 func (s stopped) get() (string, error) { return s.ask("get") }
+
+// netlinks opens and closes sockets of netlink for good, in several threads. It listens at a port, and has a child
+// that has ended and is never waited for.
+func netlinks(args []string) (int, error) {
+	c := exec.Command("/proc/self/exe", "true")
+	if err := c.Start(); err != nil {
+		return 1, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:"+args[0])
+	if err != nil {
+		return 1, err
+	}
+	defer l.Close()
+	failed := make(chan error)
+	for range 4 {
+		go func() {
+			for {
+				fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, 0)
+				if err == nil {
+					err = unix.Close(fd)
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	fmt.Println("open")
+	return 1, <-failed
+}

@@ -149,7 +149,7 @@ type Reading struct {
 	Kept   bool   `json:"kept,omitempty"`
 	After  uint64 `json:"after,omitempty"`
 	Follow bool   `json:"follow,omitempty"`
-	// Sampled asks for no more decisions to come than a reader takes who has room for few, and for no
+	// Sampled asks for no more decisions than a reader takes who has room for few, and for no
 	// ends of flows. Lost counts what a sandbox had besides.
 	Sampled bool `json:"sampled,omitempty"`
 }
@@ -161,6 +161,12 @@ func (l *Log) Read(ctx context.Context, want Reading, f func(Line) error) error 
 	var kept []Line
 	if want.Kept {
 		kept = l.kept(want)
+	}
+	if want.Sampled { // of those that are kept as well
+		for _, line := range kept {
+			r.add(line)
+		}
+		kept, r.waiting = r.waiting, nil
 	}
 	if want.Follow {
 		if l.readers == nil {

@@ -36,6 +36,7 @@ type world struct {
 	*Gateway
 	mu      sync.Mutex
 	servers map[string]string // address and port → where it is; guarded by mu
+	silent  func(context.Context)
 	log     []api.NetworkLogEntry
 }
 
@@ -90,11 +91,18 @@ func (w *world) logged(want int, verdict api.NetworkVerdict, rule string) {
 	})
 }
 
+// silentServer answers no SYN: silent is called meanwhile.
+const silentServer = "192.0.2.9:99"
+
 // dial connects to the server that a test has put at the address.
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	w.mu.Lock()
 	at, known := w.servers[address]
 	w.mu.Unlock()
+	if address == silentServer {
+		w.silent(ctx)
+		return nil, ctx.Err()
+	}
 	if !known {
 		return nil, &net.OpError{Op: "dial", Err: unix.EHOSTUNREACH}
 	}

@@ -89,12 +89,36 @@ func (f *flow) cut(cause error) {
 	}
 }
 
-// revoke cuts a flow that the policy does not allow any more. When revoke returns, it makes no connection: one that
-// was being made has been given up.
-func revoke(f *flow) {
-	f.cut(errReplaced)
-	f.connecting.Lock()
-	defer f.connecting.Unlock()
+// dialFor makes a connection of f to a server, or gives it up when f is cut.
+func dialFor(ctx context.Context, f *flow, dial dialer) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	// Package http dials on when who asked for the connection has left.
+	stop := context.AfterFunc(f.ctx, cancel)
+	defer stop()
+	f.connecting.RLock()
+	defer f.connecting.RUnlock()
+	if err := context.Cause(f.ctx); err != nil {
+		return nil, err
+	}
+	c, err := dial(ctx)
+	if err == nil && context.Cause(f.ctx) != nil {
+		c.Close()
+		return nil, context.Cause(f.ctx)
+	}
+	return c, err
+}
+
+// revoked are flows that a policy does not allow any more.
+type revoked []*flow
+
+// wait waits until connections that flows were making have been given up: none reaches its server later. The
+// caller holds no lock.
+func (r revoked) wait() {
+	for _, f := range r {
+		f.connecting.Lock()
+		f.connecting.Unlock() //nolint:staticcheck // it was only waited for
+	}
 }
 
 // guestGone says that the guest has closed its end.

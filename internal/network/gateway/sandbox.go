@@ -254,38 +254,40 @@ func (s *sandbox) current() *policy.Policy {
 // replace puts a registration in force and cuts the flows that it does not allow, and those that
 // policies of other sandboxes do not allow under its new name. With an error nothing has changed.
 func (s *sandbox) replace(r Registration, p *policy.Policy) error {
-	between, err := s.put(r, p)
-	cutDenied(between)
+	between, cut, err := s.put(r, p)
+	append(cut, cutDenied(between)...).wait()
 	return err
 }
 
 // rebound puts the bounds of the tenant in force, as replace does a registration.
 func (s *sandbox) rebound(b *policy.Bounds) {
 	s.mu.Lock()
-	between := s.enforce(s.base.Under(b))
+	between, cut := s.enforce(s.base.Under(b))
 	s.mu.Unlock()
-	cutDenied(between)
+	append(cut, cutDenied(between)...).wait()
 }
 
-// cutDenied cuts those flows that the policy of the other sandbox does not allow.
-func cutDenied(between []*flow) {
+// cutDenied cuts those flows that the policy of the other sandbox does not allow, and returns them.
+func cutDenied(between []*flow) (cut revoked) {
 	for _, f := range between {
 		if !f.judgedThere() {
-			revoke(f)
+			f.cut(errReplaced)
+			cut = append(cut, f)
 		}
 	}
+	return cut
 }
 
 // put is replace for what the policy of s alone decides. It returns the flows from and to other
-// sandboxes: whose lock is not taken while that of s is held.
-func (s *sandbox) put(r Registration, base *policy.Policy) (between []*flow, err error) {
+// sandboxes, whose lock is not taken while that of s is held, and those that were cut.
+func (s *sandbox) put(r Registration, base *policy.Policy) (between []*flow, cut revoked, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := &s.registration
 	r.ID, r.Tenant, r.Tree = was.ID, was.Tenant, was.Tree // which never change
 	if s.treatments != nil {
 		if err := s.treatments.Replace(&r, base); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if was, is := s.registration.sandbox(), r.sandbox(); was != is { // the sentry of a promoted child
@@ -294,24 +296,26 @@ func (s *sandbox) put(r Registration, base *policy.Policy) (between []*flow, err
 	}
 	s.registration, s.base = r, base
 	s.peer.Store(peerOf(&r))
-	return s.enforce(base.Under(s.tenant.bounds)), nil
+	between, cut = s.enforce(base.Under(s.tenant.bounds))
+	return between, cut, nil
 }
 
 // enforce puts a policy in force and cuts the flows that it does not allow. It returns those from and
-// to other sandboxes. The caller holds mu.
-func (s *sandbox) enforce(p *policy.Policy) (between []*flow) {
+// to other sandboxes, and those that were cut. The caller holds mu.
+func (s *sandbox) enforce(p *policy.Policy) (between []*flow, cut revoked) {
 	s.dns.SetPolicy(names{p}, p.Limits().DNSPerS)
 	s.setRate(p)
 	s.policy = p
 	for f := range s.open {
 		switch {
 		case f.judged != nil && !f.judged(p):
-			revoke(f)
+			f.cut(errReplaced)
+			cut = append(cut, f)
 		case f.judgedThere != nil:
 			between = append(between, f)
 		}
 	}
-	return between
+	return between, cut
 }
 
 func (s *sandbox) closeTreatments() {

@@ -69,15 +69,9 @@ func (f *flow) runTCP() {
 
 // connect opens a connection to the address that was judged.
 func (f *flow) connect(ctx context.Context) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	f.connecting.RLock()
-	if err := context.Cause(f.ctx); err != nil {
-		f.connecting.RUnlock()
-		return nil, err
-	}
-	c, err := f.s.g.cfg.Dial(ctx, "tcp", netip.AddrPortFrom(f.address, f.port).String())
-	f.connecting.RUnlock()
+	c, err := dialFor(ctx, f, func(ctx context.Context) (net.Conn, error) {
+		return f.s.g.cfg.Dial(ctx, "tcp", netip.AddrPortFrom(f.address, f.port).String())
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,8 @@ func (f *flow) runVia(q policy.Question, d policy.Decision) {
 	dial, reached := firstly(nil, f.connect).dial, false
 	for _, name := range names {
 		if via := f.s.g.cfg.Via(name, f.port); via != nil && name == q.Host {
-			dial, reached = via, true
+			dial = func(ctx context.Context) (net.Conn, error) { return dialFor(ctx, f, via) }
+			reached = true
 		}
 	}
 	if isStandIn(f.address) && !reached {
@@ -140,9 +141,7 @@ func (f *flow) runVia(q policy.Question, d policy.Decision) {
 		f.treat(guest, &q, found, t, dial)
 		return
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, dialTimeout)
-	server, err := dial(ctx)
-	cancel()
+	server, err := dial(f.ctx)
 	if err != nil {
 		f.refuse(guest, nil)
 		return

@@ -204,8 +204,7 @@ func (q *Queue) add(o Origin, r *http.Request, guest chan answer) (_ *item, err 
 
 var errClosed = api.Errorf(api.CodeUnavailable, "the gateway ends")
 
-// setTimer has a request expire that was made at a time. Whoever calls it holds mu, or has
-// the queue alone.
+// setTimer has a request expire that was made at a time. Whoever calls it holds mu.
 func (q *Queue) setTimer(it *item, created time.Time) {
 	if q.closed {
 		return

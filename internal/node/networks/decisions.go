@@ -76,9 +76,6 @@ func untilDestroyed(ctx context.Context, events *sandboxes.EventLog, id string, 
 func tellEvents(ctx context.Context, of *sandboxes.Registry, c *control.Client, fresh bool, log *slog.Logger) {
 	err := c.Log(ctx, control.Reading{Kept: fresh, Follow: true, Sampled: true}, func(l control.Line) error {
 		e := l.NetworkLogEntry
-		if e.IsEnd() {
-			return nil // one that is kept
-		}
 		e.Lost = l.Lost
 		if b := of.Get(e.Sandbox); b != nil {
 			of.Events.Publish(api.EventDecided, b, api.Event{Decision: &e})

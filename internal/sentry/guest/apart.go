@@ -17,7 +17,6 @@ import (
 	"gvisor.dev/gvisor/pkg/memutil"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/usage"
-	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
 	"ramet.dev/ramet/internal/engine/snapfile"
 	"ramet.dev/ramet/internal/engine/wire"
@@ -49,8 +48,8 @@ const (
 var errApart = errors.New("save apart")
 
 // objects estimates how many objects there are to save. The kernel may run, but not be saved.
-func objects(k *kernel.Kernel) (n int) {
-	ctx := k.SupervisorContext()
+func objects(k *kern.Kernel) (n int) {
+	ctx := k.TaskContext()
 	tables := map[*kernel.FDTable]bool{}
 	for _, t := range k.TaskSet().Root.Tasks() {
 		n += 10
@@ -61,9 +60,9 @@ func objects(k *kernel.Kernel) (n int) {
 		})
 	}
 	for files := range tables {
-		files.ForEach(ctx, func(int32, *vfs.FileDescription, kernel.FDFlags) bool { n++; return true })
+		n += len(files.GetFDs(ctx))
 	}
-	return n + cow.CountMapped(k)/4 // most are of files that others have mapped, too
+	return n + cow.CountMapped(k.Kernel)/4 // most are of files that others have mapped, too
 }
 
 // hasRoom reports whether the sandbox's limit of memory leaves room for a copy of the process: at the worst

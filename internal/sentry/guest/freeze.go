@@ -53,7 +53,7 @@ func (g *Guest) freeze(req *wire.Freeze, file *os.File, gone func() bool, mayCop
 	if g.Gate.Paused() && !req.Rest {
 		return nil, gate.ErrPaused
 	}
-	f := &freezing{g: g, apart: mayCopy && objects(g.k.Kernel) >= manyObjects && g.hasRoom(), stages: stages.Begin(), unpin: g.release}
+	f := &freezing{g: g, apart: mayCopy && objects(g.k) >= manyObjects && g.hasRoom(), stages: stages.Begin(), unpin: g.release}
 	collect := sync.OnceFunc(g.collector.stop())
 	defer collect()
 	f.stages.Mark("wait")

@@ -56,6 +56,13 @@ func (k *Kernel) NetStack() *stack.Stack {
 	return k.RootNetworkNamespace().Stack().(*netstack.Stack).Stack
 }
 
+// TaskContext is the SupervisorContext with the task of the first process. What gVisor expects to happen on
+// behalf of a task asks for it: a terminal is opened with its credentials, and a socket of netlink is taken out
+// of its kernel's list when the last reference is dropped, which may be that of the host side.
+func (k *Kernel) TaskContext() context.Context {
+	return context.WithValues(k.SupervisorContext(), map[any]any{kernel.CtxTask: k.GlobalInit().Leader()})
+}
+
 // MaxCommand is how much of a command line is shown, in bytes.
 const MaxCommand = 4 << 10
 
@@ -85,7 +92,7 @@ func (k *Kernel) WithMemory(t *kernel.Task, fn func(*mm.MemoryManager)) {
 		}
 	})
 	if m != nil {
-		defer m.DecUsers(k.SupervisorContext())
+		defer m.DecUsers(k.TaskContext())
 		fn(m)
 	}
 }

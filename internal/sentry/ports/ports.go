@@ -61,18 +61,15 @@ func (ps *Ports) List() []api.Port {
 
 // portOf returns where a socket listens, or nil.
 func (ps *Ports) portOf(file *vfs.FileDescription) *api.Port {
-	if !file.TryIncRef() {
-		return nil // it is being closed
-	}
-	defer file.DecRef(ps.k.SupervisorContext())
 	s, ok := file.Impl().(socket.Socket)
 	if !ok {
 		return nil
 	}
-	family, kind, _ := s.Type()
-	if family != linux.AF_INET && family != linux.AF_INET6 {
-		return nil
+	family, kind, _ := s.Type() // which never change
+	if family != linux.AF_INET && family != linux.AF_INET6 || !file.TryIncRef() {
+		return nil // another kind, or it is being closed
 	}
+	defer file.DecRef(ps.k.TaskContext())
 	protocol := "tcp"
 	switch {
 	case kind == linux.SOCK_DGRAM:
@@ -109,7 +106,7 @@ func addressOf(name linux.SockAddr) (netip.AddrPort, bool) {
 
 // findOwners notes the first process that has each socket open.
 func (ps *Ports) findOwners(found map[*vfs.FileDescription]*api.Port) {
-	ctx := ps.k.SupervisorContext()
+	ctx := ps.k.TaskContext()
 	root := ps.k.RootPIDNamespace()
 	groups := root.ThreadGroups()
 	slices.SortFunc(groups, func(a, b *kernel.ThreadGroup) int {
@@ -122,8 +119,8 @@ func (ps *Ports) findOwners(found map[*vfs.FileDescription]*api.Port) {
 		}
 		var table *kernel.FDTable
 		leader.WithMuLocked(func(t *kernel.Task) {
-			if table = t.FDTable(); table != nil {
-				table.IncRef()
+			if table = t.FDTable(); table != nil && !table.TryIncRef() {
+				table = nil // it has exited, and is waited for
 			}
 		})
 		if table == nil {

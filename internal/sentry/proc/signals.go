@@ -3,6 +3,7 @@ package proc
 import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"slices"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
@@ -50,7 +51,7 @@ func gone(pid int, err error) error {
 	return api.Errorf(api.CodeNotFound, "process %d is about to end: %w", pid, err)
 }
 
-// kill kills p and its process group, if it runs, and returns what is in the group.
+// kill kills p and its process group, if it runs, and returns what was in the group.
 func (p *process) kill() (group []*kernel.ThreadGroup) {
 	p.table.mu.Lock()
 	tg := p.tg
@@ -60,13 +61,17 @@ func (p *process) kill() (group []*kernel.ThreadGroup) {
 	}
 	kill := &linux.SignalInfo{Signo: int32(linux.SIGKILL)}
 	if pg := tg.ProcessGroup(); pg != nil {
-		for _, other := range p.table.k.RootPIDNamespace().ThreadGroups() {
-			if other.ProcessGroup() == pg {
-				group = append(group, other)
+		// One that was about to start another has done so when it is looked again. Errors mean that the processes
+		// are gone already.
+		for found := true; found; {
+			found = false
+			for _, other := range p.table.k.RootPIDNamespace().ThreadGroups() {
+				if other.ProcessGroup() == pg && !slices.Contains(group, other) {
+					group, found = append(group, other), true
+					_ = p.table.k.SendExternalSignalThreadGroup(other, kill)
+				}
 			}
 		}
-		// Errors mean that the processes are gone already.
-		_ = p.table.k.SendExternalSignalProcessGroup(pg, kill)
 	}
 	_ = p.table.k.SendExternalSignalThreadGroup(tg, kill)
 	return group

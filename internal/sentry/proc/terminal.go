@@ -37,7 +37,7 @@ func (ps *Processes) openTerminal(ctx context.Context, mns *vfs.MountNamespace, 
 		return nil, err
 	}
 	// A terminal is opened on behalf of a task, whose credentials are used.
-	as := context.WithValues(ctx, map[any]any{kernel.CtxTask: ps.k.GlobalInit().Leader()})
+	as := ps.k.TaskContext()
 	name := "/dev/pts/" + strconv.FormatUint(uint64(t.tty.Index()), 10)
 	for fd := range int32(3) {
 		replica, err := ps.k.VFS().OpenAt(as, ps.k.RootCredentials(), kern.PathAt(root, name), &vfs.OpenOptions{Flags: flags})

@@ -112,7 +112,7 @@ func (c *cloning) run() (pid uintptr, errno syscall.Errno) {
 	if _, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&c.mask)), 8, 0, 0); errno != 0 {
 		return 0, errno
 	}
-	// To lock the thread has woken the runtime's monitor, which takes a lock of the scheduler for a moment.
+	// Locking the thread has woken the runtime's monitor, which takes a lock of the scheduler for a moment.
 	syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&c.settle)), 0, 0)
 	if pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD|unix.CLONE_PIDFD), 0, uintptr(unsafe.Pointer(&c.ended)), 0, 0, 0); errno == 0 && pid == 0 {
 		c.separate()

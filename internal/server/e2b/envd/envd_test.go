@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/rest/apitest"
@@ -39,6 +40,10 @@ func (f *fake) Attach(_ context.Context, _ string, _ int, _ api.AttachRequest, s
 		}
 	}
 	return &api.Position{Exit: &f.exit}, nil
+}
+
+func (f *fake) Process(context.Context, string, int) (*api.Process, error) {
+	return &api.Process{PID: 7, Kept: &api.KeptProcess{EndedAt: &time.Time{}}}, nil
 }
 
 func (f *fake) RemoveProcess(_ context.Context, _ string, pid int) error {
@@ -123,11 +128,16 @@ func TestStart(t *testing.T) {
 // slow is a machine whose second client of a process reads its output late.
 type slow struct {
 	fake
+	known    bool          // it was asked for while it ran
 	attached chan struct{} // closed when the second client has come
 	late     chan struct{} // closed when it reads
 }
 
-func (s *slow) Process(context.Context, string, int) (*api.Process, error) {
+func (s *slow) Process(ctx context.Context, id string, pid int) (*api.Process, error) {
+	if s.known {
+		return s.fake.Process(ctx, id, pid)
+	}
+	s.known = true
 	return &api.Process{PID: 7, Kept: &api.KeptProcess{NextSeq: 1}}, nil
 }
 

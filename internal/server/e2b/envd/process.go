@@ -180,7 +180,7 @@ func (ps *processes) start(ctx context.Context, s *Sandbox, in *startRequest, to
 	}
 	at := ps.followers.join(s.ID, p.PID)
 	defer ps.leave(ctx, at)
-	return ps.follow(ctx, s, at, 0, in.Pty != nil, to)
+	return ps.follow(ctx, s, at, following{started: true, terminal: in.Pty != nil}, to)
 }
 
 func (p *pty) terminal() *api.TerminalSize {
@@ -198,22 +198,29 @@ func (ps *processes) connect(ctx context.Context, s *Sandbox, in *selected, to *
 	if err != nil {
 		return err
 	}
-	return ps.follow(ctx, s, at, p.Kept.NextSeq, p.Kept.Terminal, to)
+	return ps.follow(ctx, s, at, following{from: p.Kept.NextSeq, terminal: p.Kept.Terminal}, to)
+}
+
+// following says how a client follows a process.
+type following struct {
+	started  bool // by the client
+	from     int64
+	terminal bool
 }
 
 // follow sends the output of a process, and its end.
-func (ps *processes) follow(ctx context.Context, s *Sandbox, at *followed, from int64, terminal bool, to *sender[processStream]) error {
+func (ps *processes) follow(ctx context.Context, s *Sandbox, at *followed, how following, to *sender[processStream]) error {
 	pid := at.pid
 	if err := to.send(&processStream{processEvent{Start: &startEvent{pid}}}); err != nil {
 		return err
 	}
 	stop := to.keepAlive(ctx, s.ping, &processStream{processEvent{Keepalive: &struct{}{}}})
-	end, err := ps.svc.Attach(ctx, s.ID, pid, api.AttachRequest{From: from, Follow: true}, api.AttachIO{Output: func(c api.Chunk) error {
+	end, err := ps.svc.Attach(ctx, s.ID, pid, api.AttachRequest{From: how.from, Follow: true}, api.AttachIO{Output: func(c api.Chunk) error {
 		d := &dataEvent{}
 		switch {
 		case c.Lost > 0:
 			return api.Errorf(api.CodeLimit, "%d bytes of the output were lost: the client was more than %d MiB behind", c.Lost, maxKeepKiB>>10)
-		case terminal:
+		case how.terminal:
 			d.Pty = c.Data
 		case c.Stderr:
 			d.Stderr = c.Data
@@ -226,9 +233,8 @@ func (ps *processes) follow(ctx context.Context, s *Sandbox, at *followed, from 
 	if err != nil {
 		return err
 	}
-	const now = time.Second
-	if deadline, ok := ctx.Deadline(); ok && end.Exit != nil && end.Exit.TimedOut && time.Until(deadline) < now {
-		// A process is started with the deadline of its call.
+	if how.started && end.Exit != nil && end.Exit.TimedOut { // at the deadline of this call
+		ps.followers.tell(at)
 		return api.Errorf(api.CodeTimeout, "process %d was ended at its deadline", pid)
 	}
 	if end.Exit == nil {
@@ -243,9 +249,13 @@ func (ps *processes) follow(ctx context.Context, s *Sandbox, at *followed, from 
 
 // leave takes a client of a process away. The last one removes the process, if its end was told.
 func (ps *processes) leave(ctx context.Context, at *followed) {
-	if ps.followers.leave(at) {
-		// Its own client may be gone. It may have been removed through another interface.
-		_ = ps.svc.RemoveProcess(context.WithoutCancel(ctx), at.sandbox, at.pid)
+	if !ps.followers.leave(at) {
+		return
+	}
+	ctx = context.WithoutCancel(ctx) // its own client may be gone
+	p, err := ps.svc.Process(ctx, at.sandbox, at.pid)
+	if err == nil && p.Kept != nil && p.Kept.EndedAt != nil { // and not another one with its number
+		_ = ps.svc.RemoveProcess(ctx, at.sandbox, at.pid) // it may have been removed through another interface
 	}
 }
 
