@@ -152,6 +152,13 @@ func TestAttachSocket(t *testing.T) {
 		size = to
 		return nil
 	}
+	svc.ProcessFunc = func(context.Context, string, int) (*api.Process, error) {
+		// The output from now on begins before the first message has an effect.
+		if len(signals) > 0 || size.Cols > 0 {
+			t.Errorf("before it is known where the output begins: %v, %+v", signals, size)
+		}
+		return &api.Process{PID: 7, Kept: &api.KeptProcess{NextSeq: 77}}, nil
+	}
 	conn := dialProcess(t, svc, "?from=-1")
 	say(t, conn, websocket.MessageText, `{"signal":{"signal":"INT"}}`)
 	say(t, conn, websocket.MessageText, `{"resize":{"cols":90,"rows":20}}`)
@@ -167,7 +174,7 @@ func TestAttachSocket(t *testing.T) {
 			t.Errorf("chunk %+v came as %+v", c, got)
 		}
 	}
-	if last.Position == nil || last.Position.NextSeq != -1 || last.Position.Exit.ExitCode != 3 {
+	if last.Position == nil || last.Position.NextSeq != 77 || last.Position.Exit.ExitCode != 3 {
 		t.Errorf("last message %+v", last)
 	}
 	if fmt.Sprint(signals) != "[INT]" {

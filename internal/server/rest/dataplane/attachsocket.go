@@ -58,6 +58,7 @@ func (s *attachSession) run(h *processes, from int64) {
 	defer stop()
 	var wg sync.WaitGroup
 	defer wg.Wait() // as of an exec
+	from = s.position(h, from)
 	wg.Go(func() { s.Receive(messages) })
 	wg.Go(func() { s.feed(feed, messages) })
 
@@ -73,6 +74,19 @@ func (s *attachSession) run(h *processes, from int64) {
 		err = cause // says more than that a context ended
 	}
 	s.Finish(httpwire.AttachMessage{Error: h.Problem(s.Context(), err)})
+}
+
+// position returns where the output begins that the client gets. What is written from now on is what the process
+// answers to the first message, too: a shell draws its prompt again when its terminal gets a size.
+func (s *attachSession) position(h *processes, from int64) int64 {
+	if from >= 0 {
+		return from
+	}
+	p, err := h.svc.Process(s.Context(), s.ref, s.pid)
+	if err != nil || p.Kept == nil {
+		return from // Attach says why there is none
+	}
+	return p.Kept.NextSeq
 }
 
 // feed writes messages to the process until there are no more. Unlike the input of an exec,
