@@ -117,7 +117,8 @@ type revoked []*flow
 func (r revoked) wait() {
 	for _, f := range r {
 		f.connecting.Lock()
-		f.connecting.Unlock() //nolint:staticcheck // it was only waited for
+		//lint:ignore SA2001 it was only waited for
+		f.connecting.Unlock()
 	}
 }
 
