@@ -68,7 +68,7 @@ func startOnTerminal(t *testing.T, socket string, opts terminalOptions, args ...
 	x.cmd = exec.Command("sh", append([]string{"-c", sessionScript, "sh"}, args...)...)
 	x.cmd.Env = append(append(os.Environ(), envSocket+"="+socket, envVersion+"=test", "TERM=xterm-256color", "STDIN="+opts.stdin), opts.env...)
 	x.cmd.Stdout, x.cmd.Stderr, x.cmd.ExtraFiles = opts.stdout, opts.stderr, []*os.File{hold}
-	theirs := (*os.File)(nil)
+	var theirs *os.File
 	if x.tty, theirs, err = pty.Open(); err != nil {
 		t.Fatal(err)
 	}

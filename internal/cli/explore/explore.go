@@ -152,7 +152,7 @@ func (o *options) command(p *api.ExplorePlan, words []string) error {
 			return api.Invalid("shell", "with -c (--shell) the command is an argument, and there is none")
 		}
 		if o.file == "" && len(o.set) == 0 {
-			return api.Invalid("command", "there is none: a command follows --, a shell command follows -c, and a plan follows -f")
+			return api.Invalid("command", "there is none: write a command after --, a shell command after -c, or the file of a plan after -f")
 		}
 		return nil
 	}

@@ -83,7 +83,6 @@ type cloning struct {
 	keep    []int // descriptors in order, and -1
 	pollers []wakened
 	settle  unix.Timespec
-	mask    uint64
 	ended   int32 // see Copy
 }
 
@@ -108,8 +107,8 @@ func (f *Forker) cloning(keep []int) *cloning {
 //go:nosplit
 //go:norace
 func (c *cloning) run() (pid uintptr, errno syscall.Errno) {
-	all := ^uint64(0)
-	if _, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&c.mask)), 8, 0, 0); errno != 0 {
+	mask, errno := swapMask(^uint64(0))
+	if errno != 0 {
 		return 0, errno
 	}
 	// Locking the thread has woken the runtime's monitor, which takes a lock of the scheduler for a moment.
@@ -118,7 +117,7 @@ func (c *cloning) run() (pid uintptr, errno syscall.Errno) {
 		c.separate()
 		return 0, 0
 	}
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.mask)), 0, 8, 0, 0)
+	_, _ = swapMask(mask)
 	return pid, errno
 }
 
@@ -133,14 +132,9 @@ func (c *cloning) separate() {
 	}
 	for i := range c.pollers {
 		p := &c.pollers[i]
-		fd, _, errno := syscall.RawSyscall(unix.SYS_EPOLL_CREATE1, unix.EPOLL_CLOEXEC, 0, 0)
+		errno := renewEpoll(p.poller)
 		if errno == 0 {
-			errno = replace(p.poller, fd)
-		}
-		if errno == 0 {
-			if fd, _, errno = syscall.RawSyscall(unix.SYS_EVENTFD2, 0, 0, 0); errno == 0 {
-				errno = replace(p.wake, fd)
-			}
+			errno = renewEventfd(p.wake, 0, 0)
 		}
 		if errno != 0 {
 			die("copy: replace poller", errno)

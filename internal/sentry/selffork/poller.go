@@ -82,19 +82,13 @@ func findPollers(proc *os.Root) ([]poller, error) {
 //go:nosplit
 //go:norace
 func (p *poller) renew() syscall.Errno {
-	fd, _, errno := syscall.RawSyscall(unix.SYS_EPOLL_CREATE1, unix.EPOLL_CLOEXEC, 0, 0)
-	if errno == 0 {
-		errno = replace(uintptr(p.fd), fd)
-	}
+	errno := renewEpoll(uintptr(p.fd))
 	for i := 0; i < len(p.targets) && errno == 0; i++ {
 		t := &p.targets[i]
 		if t.wakes {
 			// It begins with a wake: one may have been under way, and the runtime
 			// sends no second before the first has come.
-			if fd, _, errno = syscall.RawSyscall(unix.SYS_EVENTFD2, 1, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK, 0); errno == 0 {
-				errno = replace(uintptr(t.fd), fd)
-			}
-			if errno != 0 {
+			if errno = renewEventfd(uintptr(t.fd), 1, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); errno != 0 {
 				break
 			}
 		}
@@ -103,6 +97,30 @@ func (p *poller) renew() syscall.Errno {
 		if errno == unix.EBADF || errno == unix.EPERM { // it was closed since, and its number is a file's that is never polled
 			errno = 0
 		}
+	}
+	return errno
+}
+
+// renewEpoll puts a new epoll instance in the place of a descriptor.
+//
+//go:nosplit
+//go:norace
+func renewEpoll(old uintptr) syscall.Errno {
+	fd, _, errno := syscall.RawSyscall(unix.SYS_EPOLL_CREATE1, unix.EPOLL_CLOEXEC, 0, 0)
+	if errno == 0 {
+		errno = replace(old, fd)
+	}
+	return errno
+}
+
+// renewEventfd puts a new eventfd(2) in the place of a descriptor.
+//
+//go:nosplit
+//go:norace
+func renewEventfd(old, count, flags uintptr) syscall.Errno {
+	fd, _, errno := syscall.RawSyscall(unix.SYS_EVENTFD2, count, flags, 0)
+	if errno == 0 {
+		errno = replace(old, fd)
 	}
 	return errno
 }

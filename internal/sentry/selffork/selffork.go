@@ -171,11 +171,20 @@ func setAction(a *signalAction) (was signalAction, err error) {
 }
 
 func setMask(mask uint64) (was uint64, err error) {
-	_, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&mask)), uintptr(unsafe.Pointer(&was)), 8, 0, 0)
+	was, errno := swapMask(mask)
 	if errno != 0 {
 		return 0, fmt.Errorf("fork: set signal mask: %w", errno)
 	}
 	return was, nil
+}
+
+// swapMask is setMask for where nothing may come between.
+//
+//go:nosplit
+//go:norace
+func swapMask(mask uint64) (was uint64, errno syscall.Errno) {
+	_, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&mask)), uintptr(unsafe.Pointer(&was)), 8, 0, 0)
+	return was, errno
 }
 
 // split is one fork. Its methods run while other threads are held, and some of them

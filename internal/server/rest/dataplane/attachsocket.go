@@ -84,7 +84,7 @@ func (s *attachSession) position(h *processes, from int64) int64 {
 	}
 	p, err := h.svc.Process(s.Context(), s.ref, s.pid)
 	if err != nil || p.Kept == nil {
-		return from // Attach says why there is none
+		return from // Attach returns the error
 	}
 	return p.Kept.NextSeq
 }
