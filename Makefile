@@ -9,9 +9,10 @@ ARGS     ?=
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
-# The version is set below; asking git about it once more fails where the
-# repository belongs to another user.
-export GOFLAGS += -buildvcs=false
+# One set of build flags for the program, vet, the tests and what tests build, so that each
+# package is compiled once (and once with the race detector). The version is set below, and git
+# does not serve every clone. grpcnotrace keeps the linker's dead-code elimination.
+export GOFLAGS += -buildvcs=false -trimpath -tags=grpcnotrace
 
 BIN     := bin/ramet
 SENTRY  := internal/engine/sentrybin/elf/ramet-sentry
@@ -19,32 +20,27 @@ GUEST   := internal/engine/sentrybin/elf/ramet-guest
 GATEWAY := internal/engine/sentrybin/elf/ramet-gateway
 CACHE   := .cache
 RUNSC   := $(CACHE)/runsc
-LOG     := $(CACHE)/test.log
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
-# grpcnotrace keeps the linker's dead-code elimination.
-TAGS    := grpcnotrace
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: build
 build: $(SENTRY) ## build bin/ramet
-	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ramet
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ramet
 
 # The programs that ramet embeds: the one that sandboxes run in, the command
 # inside of those that may control themselves, and the one that opens connections.
 .PHONY: $(GUEST)
 $(GUEST):
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/ramet-guest
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-guest
 
 .PHONY: $(GATEWAY)
 $(GATEWAY):
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/ramet-gateway
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-gateway
 
 .PHONY: $(SENTRY)
 $(SENTRY): $(GUEST) $(GATEWAY)
-	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w' -o $@ ./cmd/ramet-sentry
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-sentry
 
 .PHONY: man
 man: build ## write man pages of all commands to bin/man/man1
@@ -74,63 +70,33 @@ bench-sdk: sdk ## measure the SDKs against the daemon's own figures
 $(RUNSC):
 	CGO_ENABLED=0 $(GO) build -o $@ gvisor.dev/gvisor/runsc
 
-# Tests come in two kinds. Those whose binary links gVisor's kernel become
-# sentries themselves and must be built without cgo: a sentry gives up its
-# privileges in all threads, and Go refuses to do that with cgo. All others run
-# with the race detector, which needs cgo and so a C compiler.
+# internal/testrun runs all tests, in jobs side by side. PART is a regular expression of jobs
+# (test/fork, sdk/python, …), RUN one of tests. TESTFLAGS are further flags, as -jobs 2.
 #
-# All parts run even if one fails, and what they say comes once more at the end,
-# in go test's own words, followed by the last lines of each test that failed.
-.PHONY: test
-test: oracle $(SENTRY) ## run go vet and all tests
-	@mkdir -p $(CACHE) && rm -f $(LOG)
-	@failed=; $(MAKE) --no-print-directory --keep-going vet test-unit test-sentry test-python test-typescript || failed=1; \
-	echo; echo '== skipped'; grep '^skip:' $(LOG) || echo nothing; \
-	echo; echo '== summary'; grep -E '^(ok|FAIL|panic:|--- FAIL)' $(LOG) || failed=1; \
-	test -z "$$failed" || { echo; echo '== failed'; awk -f .ci/failed.awk $(LOG); false; }
-
-.PHONY: vet
-vet: $(SENTRY)
-	@echo '== go vet'
-	@said=$$($(GO) vet ./... 2>&1) || { { echo "$$said"; printf 'FAIL\tgo vet\n'; } | tee -a $(LOG); false; }
-
-# go test starts packages in the order in which they are named. These take longest and come
-# first: else one of them runs alone at the end.
-LONGEST := test/fork test/node test/fs test/process test/snapshot test/compare test/restapi internal/engine/interp \
-	internal/storage/cowfs internal/cli test/docs internal/image internal/node/resting internal/node/capture
-
-# The packages whose test binary links gVisor's kernel, or forks itself as sentries do (yes), or
-# does not (no). Sentries are built without cgo, and the race detector needs that.
-define packages
-$$($(GO) list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "gvisor.dev/gvisor/pkg/sentry/kernel"}} yes{{end}}{{end}}' ./... \
-	| awk '$$1 ~ /\.test$$/ && (NF > 1 || $$1 ~ /\/selffork\.test$$/) == ("$(1)" == "yes") {sub(/\.test$$/, "", $$1); print $$1}' \
-	| awk -v longest='$(LONGEST)' '{all[n++] = $$0; at = $$0; sub(/^[^\/]*\/[^\/]*\//, "", at); named[at] = $$0} \
-		END {m = split(longest, first, " "); for (i = 1; i <= m; i++) if (first[i] in named) {print named[first[i]]; done[named[first[i]]] = 1} \
-			for (i = 0; i < n; i++) if (!(all[i] in done)) print all[i]}')
-endef
-
-report := 2>&1 | awk -f .ci/quiet.awk | tee -a $(LOG)
-
-# A program with the race detector waits a second at its end for races that it has not told
-# of, and tests run hundreds of programs.
-.PHONY: test-unit
-test-unit: $(SENTRY)
-	@mkdir -p $(CACHE)
-	@cgo=1; race=-race; cc=$$($(GO) env CC); \
-	command -v $$cc >/dev/null || { cgo=0; race=; echo "skip: race detector: there is no C compiler ($$cc)" | tee -a $(LOG); }; \
-	echo "== go test $$race, packages that do not link gVisor's kernel"; \
-	GORACE=atexit_sleep_ms=0 RAMET_TEST_BUILD=1 CGO_ENABLED=$$cgo $(GO) test -v $$race -timeout 10m $(call packages,no) $(report)
-
-# One more package runs than there are processors, as suites wait a third of their time.
-#
-# RAMET_TEST_BUILD has the image made that databases, interpreters and servers are in, of
-# Debian packages, and Python's libraries and Node's own build installed with pip and npm.
+# RAMET_TEST_BUILD=1 is the default: the image with databases, interpreters and servers is made
+# of Debian packages, and Python's libraries and Node's own build are installed with pip and npm.
 # All are kept in the user's cache. Where there is no mirror their tests are skipped.
-.PHONY: test-sentry
-test-sentry: $(SENTRY)
-	@mkdir -p $(CACHE)
-	@echo "== go test, packages that link gVisor's kernel, as $$(id -un)"
-	@RAMET_TEST_BUILD=1 CGO_ENABLED=0 $(GO) test -v -p $$(($$(nproc) + 1)) -timeout 45m $(call packages,yes) $(report)
+PART      ?=
+RUN       ?=
+TESTFLAGS ?=
+testrun := CGO_ENABLED=0 $(GO) run ./internal/testrun
+chosen  := $(if $(PART),-part '$(PART)') $(if $(RUN),-run '$(RUN)') $(TESTFLAGS)
+
+.PHONY: test
+test: oracle build ## run go vet and all tests; PART=test/fork or RUN=TestX for some of them
+	@$(testrun) $(chosen)
+
+.PHONY: test-times
+test-times: oracle build ## run all tests and record how long they take
+	@$(testrun) -record $(TESTFLAGS)
+
+# A test that fails rarely: COUNT runs of it as each user, beside LOAD busy processes.
+COUNT ?= 50
+LOAD  ?= $(shell echo $$((2 * $$(nproc))))
+.PHONY: race
+race: build ## repeat the tests of RUN under load, COUNT times: make race RUN=TestX COUNT=50
+	@test -n '$(RUN)' || { echo 'RUN is missing: make race RUN=TestX COUNT=50'; exit 2; }
+	@$(testrun) -run '$(RUN)' -count $(COUNT) -load $(LOAD) $(TESTFLAGS)
 
 # The Python SDK, with a virtual environment in the cache. Where there is no package index it is
 # skipped, and says so.
@@ -138,7 +104,7 @@ test-sentry: $(SENTRY)
 test-python: build ## check and test the Python SDK
 	@mkdir -p $(CACHE)
 	@echo "== Python SDK"
-	@RAMET_TEST_BUILD=$${RAMET_TEST_BUILD:-1} sdk/python/tools/test.sh $(CACHE) $(BIN) 2>&1 | tee -a $(LOG)
+	@RAMET_TEST_BUILD=$${RAMET_TEST_BUILD:-1} sdk/python/tools/test.sh $(CACHE) $(BIN)
 
 # Frameworks that adapters of the Python SDK are for, with a virtual environment for each in the cache.
 .PHONY: test-integrations
@@ -160,7 +126,7 @@ sdk-typescript: build
 test-typescript: build ## check and test the TypeScript SDK
 	@mkdir -p $(CACHE)
 	@echo '== sdk/typescript'
-	@sdk/typescript/tools/test.sh $(report)
+	@sdk/typescript/tools/test.sh
 
 # Wheels, npm packages, a tarball, a Debian package, their digests and what they are made of.
 .PHONY: dist
@@ -192,15 +158,9 @@ soak: $(SENTRY) ## the suites with KILLS kills of each kind, and for SOAK what i
 	$(MAKE) --no-print-directory test-integrations
 	$(MAKE) --no-print-directory test-dist
 
-.PHONY: race
-race: $(SENTRY) ## run the unit tests with the race detector, several times
-	CGO_ENABLED=1 $(GO) test -race -count=5 -timeout 30m $(call packages,no)
-
 .PHONY: lint
 lint: $(SENTRY) ## gofmt, go vet and staticcheck
-	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not formatted: $$files"; exit 1; fi
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
+	@$(testrun) -lint -part '^(gofmt|go vet|staticcheck)$$'
 
 .PHONY: fuzz
 fuzz: $(SENTRY) ## run each fuzz target for FUZZTIME

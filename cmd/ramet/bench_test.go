@@ -151,7 +151,7 @@ func (u *user) rootfs() string {
 			u.t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(root, "bin/guest"), "ramet.dev/ramet/test/guest")
+	build := exec.Command("go", "build", "-o", filepath.Join(root, "bin/guest"), "ramet.dev/ramet/test/guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		u.t.Fatalf("build guest program: %v: %s", err, out)

@@ -32,7 +32,7 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 	var handover *daemon.Handover
 	var stderr io.Writer = os.Stderr
 	if opts.Background {
-		if handover, err = daemon.Inherit(); err != nil {
+		if handover, err = daemon.Inherit(p); err != nil {
 			return err
 		}
 		stderr = daemon.NewLog(p)

@@ -39,6 +39,7 @@ var arrows = []struct {
 	{"internal/docgen", []string{"internal/server/rest", "api"}, "it renders what the code says of itself"},
 	{"internal/polltest", nil, "waiting in tests"},
 	{"skills", nil, "texts; what is done with them is not its business"},
+	{"internal/testrun", []string{"internal/observe/procfs"}, "processes and names of tests; what a test does is not its business"},
 	{"internal/judges", nil, "installing for tests; what is judged is not its business"},
 	{"internal/archtest", nil, "it reads source text only"},
 

@@ -5,11 +5,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/storage/paths"
@@ -175,8 +177,33 @@ func TestInheritRefusesAPerson(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(exe, "serve").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "only ramet itself") {
-		t.Errorf("%v: %s", err, out)
+	p := testPaths(t)
+	useEnv(t, p)
+	if err := os.MkdirAll(p.RuntimeDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.StartLock(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	other, err := os.Create(filepath.Join(t.TempDir(), "start.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for name, files := range map[string][]*os.File{"no files": {nil, nil}, "the files of another program": {write, other}} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, exe, "serve")
+		cmd.ExtraFiles = files
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "only ramet itself") {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/storage/paths"
 )
 
 // The descriptors that a daemon in the background inherits.
@@ -25,15 +27,19 @@ type started struct {
 // Handover is the files that the command that starts a daemon passes to it.
 type Handover struct{ ready, startLock *os.File }
 
-// Inherit takes over the files that Ensure passed to this process.
-func Inherit() (*Handover, error) {
-	for fd, want := range map[int]uint32{readyFD: syscall.S_IFIFO, startLockFD: syscall.S_IFREG} {
-		var st syscall.Stat_t
-		if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != want {
-			return nil, api.Invalid("background", "only ramet itself starts a daemon in the background: use serve without it")
-		}
-		syscall.CloseOnExec(fd)
+// Inherit takes over the files that Ensure passed to this process. It refuses a pipe and a file
+// that the process has from anybody else: the file must be the start.lock of p.
+func Inherit(p paths.Paths) (*Handover, error) {
+	refused := api.Invalid("background", "only ramet itself starts a daemon in the background: use serve without it")
+	var pipe, lock, own syscall.Stat_t
+	if err := cmp.Or(syscall.Fstat(readyFD, &pipe), syscall.Fstat(startLockFD, &lock), syscall.Stat(p.StartLock(), &own)); err != nil {
+		return nil, refused
 	}
+	if pipe.Mode&syscall.S_IFMT != syscall.S_IFIFO || lock.Dev != own.Dev || lock.Ino != own.Ino {
+		return nil, refused
+	}
+	syscall.CloseOnExec(readyFD)
+	syscall.CloseOnExec(startLockFD)
 	return &Handover{ready: os.NewFile(readyFD, "ready"), startLock: os.NewFile(startLockFD, "start.lock")}, nil
 }
 

@@ -47,7 +47,7 @@ func daemonMain() int {
 	if err != nil {
 		panic(err)
 	}
-	h, err := Inherit()
+	h, err := Inherit(p)
 	if err != nil {
 		panic(err)
 	}

@@ -43,7 +43,7 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(programs)
-	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(programs, "ramet"), "./cmd/ramet")
+	build := exec.Command("go", "build", "-o", filepath.Join(programs, "ramet"), "./cmd/ramet")
 	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build ramet: %w: %s", err, out)

@@ -16,7 +16,7 @@ func makeImageTar(path string) error {
 	// them from its cache after a change. There need not be any source.
 	_, _ = os.ReadDir("../guest")
 	program := filepath.Join(filepath.Dir(path), "guest")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "ramet.dev/ramet/test/guest")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "ramet.dev/ramet/test/guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build guest program: %w: %s", err, out)

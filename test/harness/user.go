@@ -14,6 +14,10 @@ import (
 // OrdinaryUser is the user, and the group, of tests that have no privileges.
 const OrdinaryUser = 65533
 
+// envAsUser is set by a caller that reads the events of the ordinary user's tests, to the pattern
+// of those that are to run.
+const envAsUser = "RAMET_TEST_AS_USER"
+
 // AsOrdinaryUser runs the tests of the suite again as a user who is not root, if this one
 // is: without control groups, with other owners of namespaces.
 func AsOrdinaryUser(t *testing.T) {
@@ -27,12 +31,24 @@ func AsOrdinaryUser(t *testing.T) {
 	if err := os.Chown(dir, OrdinaryUser, OrdinaryUser); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "-test.v", "-test.timeout=15m", "-test.skip=^"+t.Name()+"$")
+	choice, streamed := os.LookupEnv(envAsUser)
+	args := []string{"-test.timeout=15m", "-test.v", "-test.skip=^" + t.Name() + "$"}
+	if streamed {
+		args = []string{"-test.timeout=15m", "-test.v=test2json", "-test.run=" + choice}
+	}
+	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), EnvAssets + "=" + Assets, envSeed + "=" + os.Getenv(envSeed)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: OrdinaryUser, Gid: OrdinaryUser},
 		Pdeathsig:  syscall.SIGKILL,
+	}
+	if streamed {
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			t.Errorf("as user %d: %v", OrdinaryUser, err)
+		}
+		return
 	}
 	out, err := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {

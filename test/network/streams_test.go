@@ -20,7 +20,7 @@ var talker = sync.OnceValues(func() ([]byte, error) {
 	if b, err := os.ReadFile(path); err == nil { // root has made it for the ordinary user
 		return b, nil
 	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./talker")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "./talker")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build talker: %w: %s", err, out)

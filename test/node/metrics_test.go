@@ -13,6 +13,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/node/timer/timertest"
 	"ramet.dev/ramet/internal/observe/metrics"
+	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/observe/tracing"
 	"ramet.dev/ramet/test/harness"
 )
@@ -114,9 +115,19 @@ func TestMetricsOfRealWork(t *testing.T) {
 		}
 		return nil
 	})
-	cpu, private := busy["ramet_child_cpu_seconds_sum"]/3, busy["ramet_child_private_bytes_sum"]/3
-	if cpu <= 0 || cpu > harness.Timeout.Seconds() || private < 1<<20 || private > 1<<30 {
-		t.Errorf("a child costs %v s and %v bytes", cpu, private)
+	// The three children cannot have cost more than all sentries did, nor have more than all have.
+	var whole time.Duration
+	var all int64
+	for _, pid := range n.Sentries() {
+		cpu, err := procfs.FamilyCPU(pid)
+		must(err)
+		private, err := procfs.FamilyPrivate(pid)
+		must(err)
+		whole, all = whole+cpu, all+private
+	}
+	cpu, private := busy["ramet_child_cpu_seconds_sum"], busy["ramet_child_private_bytes_sum"]
+	if cpu <= 0 || cpu > whole.Seconds() || private < 3<<20 || private > float64(all) {
+		t.Errorf("the children cost %v of %v s and %v of %v bytes", cpu, whole.Seconds(), private, all)
 	}
 	n.DestroyAll()
 	if after := read(); after[`ramet_sandboxes{state="running"}`] != 0 || after["ramet_pins"] != 0 || after[`ramet_memory_bytes{kind="private"}`] != 0 || after[`ramet_operation_seconds_count{operation="destroy"}`] != 4 {

@@ -76,7 +76,7 @@ func startDaemon() (*daemon, error) {
 	}
 	d := &daemon{program: filepath.Join(dir, "ramet"), env: append(os.Environ(), "XDG_RUNTIME_DIR="+filepath.Join(dir, "run"), "XDG_DATA_HOME="+filepath.Join(dir, "data"))}
 	for program, of := range map[string]string{d.program: "../../cmd/ramet", filepath.Join(dir, "guest"): "../guest"} {
-		build := exec.Command("go", "build", "-trimpath", "-o", program, of)
+		build := exec.Command("go", "build", "-o", program, of)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build %s: %w: %s", of, err, out)

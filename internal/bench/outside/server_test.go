@@ -1,10 +1,13 @@
 package outside
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 func serve(t *testing.T) *Server {
@@ -14,7 +17,7 @@ func serve(t *testing.T) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := s.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -46,5 +49,24 @@ func TestServer(t *testing.T) {
 	got := make([]byte, 5)
 	if _, err := io.ReadFull(echo, got); err != nil || string(got) != "hello" {
 		t.Errorf("%q came back, %v", got, err)
+	}
+	down := dial("d")
+	if _, err := io.CopyN(io.Discard, down, 1<<20); err != nil {
+		t.Errorf("download: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for name, conn := range map[string]*net.TCPConn{"echo": echo, "download": down} {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the %s connection is open after close", name)
+		}
+	}
+	if conn, err := net.Dial("tcp", s.listener.Addr().String()); err == nil {
+		conn.Close()
+		t.Error("a closed server accepts connections")
 	}
 }

@@ -66,6 +66,7 @@ func TestMetrics(t *testing.T) {
 		`ramet_child_ready_seconds_count 0`,
 		`ramet_child_private_bytes_bucket{le="524288"} 0`,
 		`ramet_child_private_bytes_bucket{le="786432"} 1`,
+		`ramet_idle_cpu_ratio_bucket{le="0.0002"} 0`,
 		`ramet_idle_cpu_ratio_bucket{le="0.0005"} 1`,
 		`ramet_sandboxes{state="running"} 3`,
 		`ramet_sandboxes{state="paused"} 0`,

@@ -312,7 +312,7 @@ class World:
                     found += [p.command for p in sandbox.processes.list() if FOREGROUND in p.command]
             return found
 
-        eventually(lambda: not left(), 30)
+        eventually(lambda: not left(), 60)
 
     def kill_sandboxes(self) -> None:
         """Kill the processes that sandboxes are: each leads its session, and has its log in the daemon's directories."""
@@ -493,7 +493,7 @@ def interrupt_each(host: str, ids: Dict[str, str]) -> None:
 
 def call_all(host: str, ids: Dict[str, str]) -> None:
     """Make all calls at once, and more that make sandboxes, without an end. This runs in a process of its own."""
-    with ramet.connect(host, lease=2) as client:
+    with ramet.connect(host, lease=10) as client:  # of which forty busy threads leave the renewal a part
         mine = client.get(ids["exec"]).fork()[0]
 
         def work(name: str) -> None:
@@ -509,7 +509,7 @@ def call_all(host: str, ids: Dict[str, str]) -> None:
 def elsewhere(world: World, function: Callable[[str, Dict[str, str]], None]) -> subprocess.Popen[str]:
     """Run a function of this file in another interpreter."""
     program = f"import sys, test_failures; test_failures.{function.__name__}({world.daemon.unix!r}, {({n: world.id(n) for n in CALLS})!r})"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]), "TMPDIR": str(world.daemon.home)}  # a killed program leaves files
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=env)
 
 

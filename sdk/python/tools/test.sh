@@ -25,7 +25,9 @@ if command -v node >/dev/null && pyright --version >/dev/null 2>&1; then
 else
 	echo "skip: pyright: it is a program for Node, which cannot be run here"
 fi
-RAMET_BIN="$program" PYTHONPATH=. python -m pytest -q -rs "$@" 2>&1 | sed -u 's/^SKIPPED/skip: &/' || failed=1
+base=$(mktemp -d) # pytest keeps the directories of tests
+trap 'rm -rf "$base"' EXIT
+RAMET_BIN="$program" PYTHONPATH=. python -m pytest -q -rfEs --basetemp="$base/tests" "$@" 2>&1 | sed -u 's/^SKIPPED/skip: &/' || failed=1
 if [ -n "$failed" ]; then
 	printf 'FAIL\tsdk/python\t%ds\n' $((SECONDS - began))
 	exit 1

@@ -75,7 +75,7 @@ export class Transport {
   constructor(options: ConnectOptions = {}) {
     this.address = resolveAddress(options)
     this.extraHeaders = options.headers
-    this.probe = options.probe ?? { interval: 5_000, timeout: 10_000 }
+    this.probe = options.probe ?? { interval: 5_000, timeout: 15_000 }
     this.agent = this.newAgent(true)
     Object.defineProperty(this, 'address', { enumerable: false }) // it has the token, and whoever shows a client does not mean that
   }

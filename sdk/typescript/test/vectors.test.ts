@@ -251,7 +251,7 @@ for (const file of readdirSync(vectors).filter((name) => name.endsWith('.json'))
     test(`${basename(file, '.json')}: ${vector.name}`, async () => {
       const path = join(dir, `${++number}.sock`)
       const stub = new Stub(path, vector.exchanges, vector.probe)
-      const client = new Client({ host: `unix:${path}`, probe: { interval: 100, timeout: 200 } })
+      const client = new Client({ host: `unix:${path}`, probe: { interval: 100, timeout: vector.probe === 'hang' ? 200 : 30_000 } })
       const sandbox = Reflect.construct(Sandbox, [client, { id, name: '', state: 'running' }, false]) as Sandbox
       const { operation, arguments: args } = vector.call
       try {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"ramet.dev/ramet/internal/engine/launch"
@@ -34,9 +35,15 @@ func New(t *testing.T, answers func(process *os.Process, self *launch.Sentry, ca
 func NewIn(t *testing.T, process *exec.Cmd, answers func(process *os.Process, self *launch.Sentry, call *wire.Call) (any, error)) *launch.Sentry {
 	t.Helper()
 	ctx, dir, key := context.Background(), t.TempDir(), fmt.Sprintf("pool_%016x", fakes.Add(1))
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
+	// What the process has started, and the process itself if it was not adopted, end with the test.
+	t.Cleanup(func() {
+		_ = syscall.Kill(-process.Process.Pid, syscall.SIGKILL) // there may be none
+		_ = process.Wait()                                      // says that it was killed
+	})
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, key+".sock"), Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
@@ -76,10 +83,7 @@ func NewIn(t *testing.T, process *exec.Cmd, answers func(process *os.Process, se
 		t.Fatal(err)
 	}
 	adopted <- s
-	t.Cleanup(func() {
-		s.Kill()
-		_ = process.Wait() // says that it was killed
-	})
+	t.Cleanup(s.Kill)
 	return s
 }
 

@@ -26,7 +26,7 @@ _CONNECT = 5.0
 _WRITE = 60.0
 # After so long without an answer the daemon, and the sandbox, are asked whether they live.
 IDLE = 5.0
-_PROBE = 5.0
+_PROBE = 15.0
 # How long a call tries to reach a daemon that ends or starts.
 _ATTEMPTS = 4
 _MAX_PROBLEM = 1 << 20
