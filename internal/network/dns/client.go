@@ -192,7 +192,7 @@ func (q *question) check() (rcode int, reason string) {
 	q.name = canonical(m.Question[0].Name)
 	if strings.Contains(q.name, `\`) {
 		// An escaped byte: a dot within a label would be taken for one between labels.
-		return dns.RcodeRefused, "its name is not that of a host"
+		return dns.RcodeNameError, "its name is not that of a host"
 	}
 	return 0, ""
 }
@@ -226,11 +226,13 @@ func (c *Client) answer(ctx context.Context, q *question, o *Outcome) *dns.Msg {
 	o.Rule = q.ruling.Rule
 	switch {
 	case !q.ruling.Allowed:
-		return refuse(dns.RcodeRefused, "")
+		// musl ignores REFUSED and waits for another answer. A name error without a SOA record is
+		// not cached, so a rule that allows the name later takes effect at once.
+		return refuse(dns.RcodeNameError, "")
 	case !usual[qtype] && !(q.ruling.Named && rare[qtype]):
 		return refuse(dns.RcodeRefused, "its type is not answered")
 	case !q.ruling.Named && len(q.name) > maxName:
-		return refuse(dns.RcodeRefused, "its name is too long")
+		return refuse(dns.RcodeNameError, "its name is too long")
 	}
 	if addrs := c.upstream.local(q.name); len(addrs) > 0 {
 		r := c.fromHosts(q, addrs, o)
