@@ -108,6 +108,11 @@ func (b *builder) finish() (erofs.Summary, error) {
 	if b.tree.Empty() {
 		return erofs.Summary{}, api.Errorf(api.CodeInvalid, "there are no files to make an image of")
 	}
+	if dir := b.config.WorkingDir; dir != "" {
+		// Many builders set a working directory that no layer has. A command that starts in one
+		// that cannot be made is refused when it starts.
+		_ = b.tree.EnsureDirectory(dir)
+	}
 	return b.writer.Finish(b.tree, erofs.Options{UUID: b.config.UUID()})
 }
 

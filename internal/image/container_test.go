@@ -78,6 +78,9 @@ func wantTestImage(t *testing.T, s *Store, img api.Image) {
 	if _, ok := got["opq/sub"]; ok {
 		t.Error("an opaque directory shows what is below")
 	}
+	if got["w"].mode != 0o40755 {
+		t.Errorf("the working directory, which no layer has, has mode %o", got["w"].mode)
+	}
 	if got["etc/conf"].mode != 0o100600 {
 		t.Errorf("etc/conf has mode %o", got["etc/conf"].mode)
 	}

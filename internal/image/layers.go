@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"path"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -56,6 +57,9 @@ func newContainerImage(config *v1.ConfigFile, layers []containerLayer, source st
 func (b *builder) container(phase string, img *containerImage) error {
 	c := img.config.Config
 	b.config = Config{Env: c.Env, Cmd: c.Cmd, Entrypoint: c.Entrypoint, WorkingDir: c.WorkingDir, User: c.User}
+	if c.WorkingDir != "" {
+		b.config.WorkingDir = path.Join("/", c.WorkingDir)
+	}
 	if b.source == "" {
 		b.source = img.source
 	}

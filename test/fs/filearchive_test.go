@@ -78,6 +78,24 @@ func TestArchivesKeepEverything(t *testing.T) {
 	}
 }
 
+// TestZerosOfArchivesAreHoles unpacks a file whose zeros take no space of the disk.
+func TestZerosOfArchivesAreHoles(t *testing.T) {
+	n := harness.NewNode(t)
+	ref := n.Create("").ID
+	zeros := strings.Repeat("\x00", 8<<20)
+	for name, contents := range map[string]string{"/middle": "a" + zeros + "b", "/end": "a" + zeros, "/all": zeros} {
+		in := harness.TarOf(t, &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Uname: contents})
+		if _, err := n.Machine.WriteArchive(harness.AsOwnerIn(t), ref, harness.At("/srv"), true, in); err != nil {
+			t.Fatal(err)
+		}
+		n.MustRead(ref, "/srv"+name, contents)
+	}
+	st, err := n.Machine.Stats(harness.AsOwnerIn(t), ref)
+	if err != nil || st.Disk.UsedMiB > 1 {
+		t.Errorf("24 MiB of zeros take %+v, %v", st.Disk, err)
+	}
+}
+
 // TestHostileArchives unpacks what nobody should have made.
 func TestHostileArchives(t *testing.T) {
 	n := harness.NewNode(t)

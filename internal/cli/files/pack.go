@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"ramet.dev/ramet/api"
 )
@@ -20,14 +21,18 @@ import (
 type packer struct {
 	*io.PipeReader
 	done    chan struct{}
-	skipped []string // valid when done is closed
+	skipped []string          // valid when done is closed
+	linked  map[fileID]string // the name in the archive of each file that has several
 	buf     []byte
 }
+
+// fileID identifies a file that has several names.
+type fileID struct{ dev, ino uint64 }
 
 // newPacker packs the file at name, under the name prefix in the archive.
 func newPacker(name, prefix string, follow bool) *packer {
 	r, w := io.Pipe()
-	p := &packer{PipeReader: r, done: make(chan struct{}), buf: make([]byte, copyBuffer)}
+	p := &packer{PipeReader: r, done: make(chan struct{}), linked: map[fileID]string{}, buf: make([]byte, copyBuffer)}
 	go func() {
 		defer close(p.done)
 		w.CloseWithError(p.pack(w, name, prefix, follow))
@@ -172,6 +177,14 @@ func (p *packer) add(w *tar.Writer, dir *os.Root, base, name, as string, info fs
 	}
 	h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", ""
 	h.AccessTime, h.ChangeTime = h.ModTime, h.ModTime
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && f != nil && st.Nlink > 1 {
+		id := fileID{uint64(st.Dev), st.Ino}
+		if first, packed := p.linked[id]; packed {
+			h.Typeflag, h.Linkname, h.Size = tar.TypeLink, first, 0
+			return w.WriteHeader(h)
+		}
+		p.linked[id] = as
+	}
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}

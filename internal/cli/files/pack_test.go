@@ -249,6 +249,9 @@ func TestPackRoundTrip(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(src, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Link(filepath.Join(src, "a"), filepath.Join(src, "sub", "same")); err != nil {
+		t.Fatal(err)
+	}
 	dst := t.TempDir()
 	u, err := newUnpacker(dst, "out")
 	if err != nil {
@@ -270,6 +273,13 @@ func TestPackRoundTrip(t *testing.T) {
 		if st, err := os.Stat(filepath.Join(dst, "out", name)); err == nil && st.Mode() != mode {
 			t.Errorf("%q has mode %v", name, st.Mode())
 		}
+	}
+	one, err := os.Stat(filepath.Join(dst, "out", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := os.Stat(filepath.Join(dst, "out", "sub", "same")); err != nil || !os.SameFile(one, other) {
+		t.Errorf("the names of one file are %v and %v, %v", one, other, err)
 	}
 	if to, err := os.Readlink(filepath.Join(dst, "out", "link")); to != "nowhere" {
 		t.Errorf("link to %q, %v", to, err)

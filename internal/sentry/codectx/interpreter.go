@@ -161,7 +161,7 @@ func (cs *Contexts) launchInterpreter(c *codeContext) (*interpreter, error) {
 	in := &interpreter{}
 	in.prepare(cs.k, cs.gate)
 	var std spawn.Stdio
-	err = cs.spawner.OpenStdio(ctx, mns, fds, false, &std)
+	err = cs.spawner.OpenStdio(ctx, args, false, &std)
 	in.stdout, in.stderr = std.Stdout, std.Stderr
 	if err == nil {
 		err = in.openControl(fds)

@@ -2,6 +2,7 @@ package guestfs
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"io"
 	"path"
@@ -28,7 +29,12 @@ const (
 	dirCost     = 96
 	// extractBuffer is how much of a file is written at once, in bytes.
 	extractBuffer = 128 << 10
+	// minHole is how many zeros become a hole of a file, in bytes.
+	minHole = 4 << 10
 )
+
+// zeros is compared with contents to find holes.
+var zeros [extractBuffer]byte
 
 // Extract makes files of a tar stream below a directory that exists. Files that were
 // made stay if it fails.
@@ -330,12 +336,19 @@ func (x *extractor) makeFile(name string, h *tar.Header, contents io.Reader) err
 	if err != nil {
 		return err
 	}
+	before := x.result.Bytes
 	for {
 		if err := x.alive(); err != nil {
 			return err
 		}
 		n, rerr := contents.Read(x.buf)
-		if _, err := w.Write(x.buf[:n]); err != nil {
+		var err error
+		if zero := n >= minHole && bytes.Equal(x.buf[:n], zeros[:n]); zero {
+			err = w.skip(int64(n))
+		} else {
+			_, err = w.Write(x.buf[:n])
+		}
+		if err != nil {
 			return err
 		}
 		x.result.Bytes += int64(n)
@@ -345,6 +358,9 @@ func (x *extractor) makeFile(name string, h *tar.Header, contents io.Reader) err
 		if rerr != nil {
 			return archiveError(rerr)
 		}
+	}
+	if err := w.setSize(x.result.Bytes - before); err != nil {
+		return err
 	}
 	return x.attributes(name, h)
 }

@@ -187,6 +187,23 @@ func (w *FileWriter) Write(data []byte) (int, error) {
 	return written, nil
 }
 
+// skip leaves a hole of n bytes in a new file.
+func (w *FileWriter) skip(n int64) error {
+	err := w.op.do(func(vfs.VirtualDentry) error {
+		_, err := w.held.file.Seek(w.op.ctx, n, linux.SEEK_CUR)
+		return err
+	})
+	return fileError(w.name, err)
+}
+
+// setSize sets the size of a file that may end with a hole.
+func (w *FileWriter) setSize(size int64) error {
+	err := w.op.do(func(vfs.VirtualDentry) error {
+		return w.held.file.SetStat(w.op.ctx, vfs.SetStatOptions{Stat: linux.Statx{Mask: linux.STATX_SIZE, Size: uint64(size)}})
+	})
+	return fileError(w.name, err)
+}
+
 // Commit ends the file and describes it.
 func (w *FileWriter) Commit() (*api.FileInfo, error) {
 	var info *api.FileInfo

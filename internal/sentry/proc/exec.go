@@ -170,7 +170,7 @@ func (ps *Processes) create(req *wire.Exec, keep int64) (*process, error) {
 		args.TTY, err = ps.openTerminal(ctx, mns, args.Credentials, fds, p, *req.Terminal)
 	} else {
 		var std spawn.Stdio
-		err = ps.spawner.OpenStdio(ctx, mns, fds, req.Stdin, &std)
+		err = ps.spawner.OpenStdio(ctx, args, req.Stdin, &std)
 		p.stdin, p.stdout, p.stderr = std.Stdin, std.Stdout, std.Stderr
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/pipefs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/user"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"ramet.dev/ramet/api"
@@ -91,9 +92,12 @@ type Stdio struct{ Stdin, Stdout, Stderr *vfs.FileDescription }
 // is read.
 const outputPipe = 256 << 10
 
-// OpenStdio fills the standard descriptors of fds with pipes, without stdin with /dev/null
-// for the input. It puts the other ends into std, after an error those that were made.
-func (s *Spawner) OpenStdio(ctx context.Context, mns *vfs.MountNamespace, fds *kernel.FDTable, stdin bool, std *Stdio) error {
+// OpenStdio fills the standard descriptors of args with pipes, without stdin with /dev/null
+// for the input. The user of the process owns the pipes, so that it can open /dev/stdout. The
+// other ends go into std, after an error those that were made.
+func (s *Spawner) OpenStdio(ctx context.Context, args *kernel.CreateProcessArgs, stdin bool, std *Stdio) error {
+	mns, fds := args.MountNamespace, args.FDTable
+	ctx = auth.ContextWithCredentials(ctx, args.Credentials)
 	newPipe := func() (r, w *vfs.FileDescription, err error) {
 		return pipefs.NewConnectedPipeFDs(ctx, s.k.PipeMount(), 0)
 	}

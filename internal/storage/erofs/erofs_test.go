@@ -479,3 +479,38 @@ func TestWriteErrorsAreReported(t *testing.T) {
 		}
 	}
 }
+
+// TestEnsureDirectory makes directories below others, through links, and over nothing.
+func TestEnsureDirectory(t *testing.T) {
+	tree := erofs.NewTree()
+	for path, n := range map[string]*erofs.Node{
+		"file": {Kind: erofs.Regular}, "dir": {Kind: erofs.Directory, Mode: 0o700},
+		"link": {Kind: erofs.Symlink, Target: "dir"}, "broken": {Kind: erofs.Symlink, Target: "file/x"},
+	} {
+		if err := tree.Put(path, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tree.NextLayer(); err != nil {
+		t.Fatal(err)
+	}
+	for path, made := range map[string]string{"/": "", "/dir": "dir", "/a/b": "a/b", "/link/c": "dir/c", "/dir/d/e/": "dir/d/e"} {
+		if err := tree.EnsureDirectory(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if n := tree.Lookup(made); n == nil || n.Kind != erofs.Directory || made != "dir" && n.Mode != 0o755 {
+			t.Errorf("%s is %+v", path, n)
+		}
+	}
+	if n := tree.Lookup("dir"); n.Mode != 0o700 {
+		t.Errorf("a directory that existed has mode %o", n.Mode)
+	}
+	for _, path := range []string{"/file", "/file/x", "/broken", "/broken/x", "/../x"} {
+		if err := tree.EnsureDirectory(path); err == nil {
+			t.Errorf("%s was made", path)
+		}
+	}
+	if n := tree.Lookup("file"); n == nil || n.Kind != erofs.Regular {
+		t.Errorf("the file is %+v", n)
+	}
+}

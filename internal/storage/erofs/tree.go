@@ -82,6 +82,32 @@ func (t *Tree) Put(path string, n *Node) error {
 	return nil
 }
 
+// EnsureDirectory makes the directory at path and those above it, where they are missing (root's,
+// mode 0755). It follows symbolic links and replaces nothing. Errors are *EntryError.
+func (t *Tree) EnsureDirectory(path string) error {
+	names, err := splitPath(path)
+	if err != nil {
+		return err
+	}
+	for i := range names {
+		dir, reason := t.walk(names[:i+1], false)
+		if reason == "" && dir == nil && t.lookup(names[:i+1]) != nil {
+			reason = "it leads through a file or a broken link"
+		}
+		if reason != "" {
+			return &EntryError{path, reason}
+		}
+		if dir == nil {
+			break // nothing is there, nor below
+		}
+	}
+	_, reason := t.walk(names, true)
+	if reason != "" {
+		return &EntryError{path, reason}
+	}
+	return nil
+}
+
 // Lookup returns the node at path, or nil if there is none. Only the directory
 // part of path may lead through symbolic links.
 func (t *Tree) Lookup(path string) *Node {
