@@ -94,7 +94,7 @@ func (b *Instance) Running(ok ...api.State) (*launch.Sentry, error) {
 		return b.sentry, nil
 	}
 	if s.State == api.StateFailed {
-		return nil, api.Errorf(api.CodeSandboxDied, "sandbox %s failed: %s", b.ID, s.Reason)
+		return nil, errFailed(s)
 	}
 	remedy := ""
 	switch s.State {

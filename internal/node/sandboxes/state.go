@@ -34,10 +34,17 @@ var States = transition.New("sandbox",
 func (r *Record) Become(to api.State, reason string) error {
 	s := &r.Sandbox
 	if err := States.Check(s.ID, s.State, to); err != nil {
+		if s.State == api.StateFailed { // its sentry ended, perhaps while a request was under way
+			return errFailed(s)
+		}
 		return err
 	}
 	s.State, s.Reason = to, reason
 	return nil
+}
+
+func errFailed(s *api.Sandbox) error {
+	return api.Errorf(api.CodeSandboxDied, "sandbox %s failed: %s", s.ID, s.Reason)
 }
 
 // runAfter makes r the record of a running sandbox that was in the state from before.

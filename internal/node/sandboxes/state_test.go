@@ -67,3 +67,13 @@ func TestStateHasOneOwner(t *testing.T) {
 		})
 	}
 }
+
+// TestAFailedSandboxBecomesNothingElse tells a request that its sandbox has ended meanwhile.
+func TestAFailedSandboxBecomesNothingElse(t *testing.T) {
+	for _, to := range []api.State{api.StatePaused, api.StateCreating} {
+		rec := Record{Sandbox: api.Sandbox{ID: "sbx_a", State: api.StateFailed, Reason: "sentry ended"}}
+		if err := rec.Become(to, ""); api.CodeOf(err) != api.CodeSandboxDied {
+			t.Errorf("to %s: %v", to, err)
+		}
+	}
+}
