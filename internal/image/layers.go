@@ -13,10 +13,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image/choose"
 )
-
-// platform is the only platform of sandboxes.
-var platform = v1.Platform{OS: "linux", Architecture: "amd64"}
 
 // containerImage is a container image of an archive or a registry.
 type containerImage struct {
@@ -38,6 +36,7 @@ func newContainerImage(config *v1.ConfigFile, layers []containerLayer, source st
 	if len(layers) > maxLayers {
 		return nil, refused("image has %d layers: it may have %d", len(layers), maxLayers)
 	}
+	platform := choose.Platform
 	if config.OS != "" && config.OS != platform.OS || config.Architecture != "" && config.Architecture != platform.Architecture {
 		return nil, api.Errorf(api.CodeUnsupported, "image is for %s/%s: sandboxes run %s", config.OS, config.Architecture, platform)
 	}

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image/choose"
 )
 
 // maxIndexDepth bounds indexes of indexes; docker save makes two.
@@ -66,14 +68,10 @@ func readOCI(a archive, choice string) (*containerImage, error) {
 		}
 		layers[i] = containerLayer{digest: l.Digest, size: l.Size, open: opener(a, name)}
 	}
-	source := desc.Annotations[annotationName]
-	if source == "" {
-		source = desc.Annotations[annotationRef]
-	}
-	return newContainerImage(config, layers, source)
+	return newContainerImage(config, layers, nameOf(&desc))
 }
 
-// chooseManifest returns the manifest of the wanted image for platform.
+// chooseManifest returns the manifest of the wanted image for this machine.
 func chooseManifest(a archive, rawIndex []byte, choice string, depth int) (v1.Descriptor, error) {
 	index, err := v1.ParseIndexManifest(bytes.NewReader(rawIndex))
 	if err != nil {
@@ -82,24 +80,27 @@ func chooseManifest(a archive, rawIndex []byte, choice string, depth int) (v1.De
 	var found []v1.Descriptor
 	var names, others []string
 	for _, d := range index.Manifests {
-		name := d.Annotations[annotationName]
-		if name == "" {
-			name = d.Annotations[annotationRef]
-		}
-		if p := d.Platform; p != nil && p.OS != "" && (p.OS != platform.OS || p.Architecture != platform.Architecture) {
-			others = append(others, p.String())
+		name := nameOf(&d)
+		if !choose.Runs(&d) {
+			others = append(others, d.Platform.String())
 			continue
+		}
+		if !choose.IsImage(&d) {
+			continue
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 		if choice != "" && name != "" && !sameName(name, choice) && d.Annotations[annotationRef] != choice {
-			names = append(names, name)
 			continue
 		}
-		known := slices.ContainsFunc(found, func(f v1.Descriptor) bool { return f.Digest == d.Digest })
-		if d.MediaType.IsIndex() || d.MediaType.IsImage() || d.MediaType == "" {
-			names = append(names, name)
-			if !known {
-				found = append(found, d)
-			}
+		if !slices.ContainsFunc(found, func(f v1.Descriptor) bool { return f.Digest == d.Digest }) {
+			found = append(found, d)
+		}
+	}
+	if !slices.ContainsFunc(found, func(d v1.Descriptor) bool { return nameOf(&d) != nameOf(&found[0]) }) {
+		if found, err = choose.Best(found); err != nil {
+			return v1.Descriptor{}, err
 		}
 	}
 	switch {
@@ -108,7 +109,7 @@ func chooseManifest(a archive, rawIndex []byte, choice string, depth int) (v1.De
 	case len(found) == 0 && choice != "" && len(names) > 0:
 		return v1.Descriptor{}, api.Invalid("select", "archive has no image %q; it has %s", choice, strings.Join(names, ", "))
 	case len(found) == 0 && len(others) > 0:
-		return v1.Descriptor{}, api.Errorf(api.CodeUnsupported, "image is for %s: sandboxes run %s", strings.Join(others, ", "), platform)
+		return v1.Descriptor{}, api.Errorf(api.CodeUnsupported, "image is for %s: sandboxes run %s", strings.Join(others, ", "), choose.Platform)
 	case len(found) == 0:
 		return v1.Descriptor{}, corrupt("index lists no image")
 	}
@@ -128,6 +129,11 @@ func chooseManifest(a archive, rawIndex []byte, choice string, depth int) (v1.De
 		inner.Annotations = d.Annotations // the outer entry carries the name
 	}
 	return inner, err
+}
+
+// nameOf returns the name of an image in an index, or "".
+func nameOf(d *v1.Descriptor) string {
+	return cmp.Or(d.Annotations[annotationName], d.Annotations[annotationRef])
 }
 
 // sameName compares the name of an image in an archive, which may be complete, with the name

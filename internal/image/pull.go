@@ -2,20 +2,16 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image/registry"
 )
 
 // PullOptions are the parameters of Pull.
@@ -58,14 +54,9 @@ func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Imag
 	if opt.Progress != nil {
 		opt.Progress(api.Progress{Phase: PhaseFetch})
 	}
-	remoteImage, err := remote.Image(parsed,
-		remote.WithContext(ctx),
-		remote.WithAuthFromKeychain(credentials),
-		remote.WithPlatform(platform),
-		remote.WithTransport(registryTransport{remote.DefaultTransport}),
-	)
+	remoteImage, err := registry.Image(ctx, parsed, credentials)
 	if err != nil {
-		return api.Image{}, registryError(ref, err)
+		return api.Image{}, registry.Error(ref, err)
 	}
 	container, err := configurationOf(ref, remoteImage)
 	if err != nil {
@@ -95,7 +86,7 @@ func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Imag
 func configurationOf(ref string, img v1.Image) (string, error) {
 	manifest, err := img.Manifest() // ConfigName fetches the configuration
 	if err != nil {
-		return "", registryError(ref, err)
+		return "", registry.Error(ref, err)
 	}
 	return manifest.Config.Digest.String(), nil
 }
@@ -165,74 +156,33 @@ func localName(ref name.Reference) string {
 func describeRemote(ref string, img v1.Image) (*containerImage, error) {
 	manifest, err := img.Manifest()
 	if err != nil {
-		return nil, registryError(ref, err)
+		return nil, registry.Error(ref, err)
 	}
 	if manifest.Config.Size > maxDocument {
 		return nil, refused("configuration has %d bytes: it may have %d", manifest.Config.Size, maxDocument)
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return nil, registryError(ref, err)
+		return nil, registry.Error(ref, err)
 	}
 	remoteLayers, err := img.Layers()
 	if err != nil {
-		return nil, registryError(ref, err)
+		return nil, registry.Error(ref, err)
 	}
 	layers := make([]containerLayer, len(remoteLayers))
 	for i, l := range remoteLayers {
 		digest, err := l.Digest()
 		if err != nil {
-			return nil, registryError(ref, err)
+			return nil, registry.Error(ref, err)
 		}
 		size, err := l.Size()
 		if err != nil {
-			return nil, registryError(ref, err)
+			return nil, registry.Error(ref, err)
 		}
 		layers[i] = containerLayer{digest: digest, size: size, open: func(context.Context) (io.ReadCloser, error) {
 			blob, err := l.Compressed()
-			return blob, registryError(ref, err)
+			return blob, registry.Error(ref, err)
 		}}
 	}
 	return newContainerImage(config, layers, "")
-}
-
-// registryTransport gives a code to errors of a connection that breaks in the middle of an
-// answer. Other errors while an answer is read are then due to its contents.
-type registryTransport struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (t registryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(req)
-	if err == nil {
-		resp.Body = registryBody{resp.Body}
-	}
-	return resp, err
-}
-
-type registryBody struct{ io.ReadCloser }
-
-func (b registryBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		err = api.Errorf(api.CodeUnavailable, "connection to the registry broke: %w", err)
-	}
-	return n, err
-}
-
-// registryError gives errors of the registry's client a code.
-func registryError(ref string, err error) error {
-	var answer *transport.Error
-	var classed *api.Error
-	var connection net.Error // errors of http.Client implement it
-	switch {
-	case err == nil, errors.As(err, &classed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
-		return api.Errorf(api.CodeNotFound, "registry has no image %q: %w", ref, err)
-	case errors.As(err, &answer):
-		return api.Errorf(api.CodeUnavailable, "registry refuses %q: %w", ref, err)
-	case errors.As(err, &connection):
-		return api.Errorf(api.CodeUnavailable, "registry of %q cannot be reached: %w", ref, err)
-	}
-	return corrupt("registry gives a damaged image %q: %w", ref, err)
 }

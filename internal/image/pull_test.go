@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image/choose"
 )
 
 // testRegistry is a registry in this process. change may alter its answers.
@@ -85,7 +88,7 @@ func TestPullChoosesPlatform(t *testing.T) {
 	check(t, err)
 	index := mutate.AppendManifests(empty.Index,
 		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
-		mutate.IndexAddendum{Add: testImage(t, testLayers(t)...), Descriptor: v1.Descriptor{Platform: &platform}})
+		mutate.IndexAddendum{Add: testImage(t, testLayers(t)...), Descriptor: v1.Descriptor{Platform: &choose.Platform}})
 	ref, err := name.ParseReference(reg.host + "/multi:latest")
 	check(t, err)
 	check(t, remote.WriteIndex(ref, index))
@@ -225,6 +228,52 @@ func TestPullErrors(t *testing.T) {
 			wantCode(t, err, c.code)
 			wantNothingLeft(t, s)
 		})
+	}
+}
+
+// TestPullGoesOn breaks each connection of a blob: what is missing is asked for.
+func TestPullGoesOn(t *testing.T) {
+	reg := startRegistry(t)
+	ref := reg.push(t, "tool:v1", testImage(t, testLayers(t)...))
+	var broken, ranges atomic.Int64
+	reg.change = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		rec := httptest.NewRecorder()
+		whole := r.Clone(r.Context())
+		whole.Header.Del("Range")
+		next.ServeHTTP(rec, whole)
+		body := rec.Body.Bytes()
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") || len(body) < 3 {
+			maps.Copy(w.Header(), rec.Header())
+			w.WriteHeader(rec.Code)
+			w.Write(body)
+			return
+		}
+		status, from := http.StatusOK, 0
+		if asked := r.Header.Get("Range"); asked != "" {
+			ranges.Add(1)
+			if _, err := fmt.Sscanf(asked, "bytes=%d-", &from); err != nil {
+				t.Errorf("range %q: %v", asked, err)
+			}
+			status = http.StatusPartialContent
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(body)-1, len(body)))
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)-from))
+		w.WriteHeader(status)
+		if from > 0 && broken.Load()%2 == 0 {
+			w.Write(body[from:])
+			return
+		}
+		broken.Add(1)
+		w.Write(body[from : from+(len(body)-from)/2])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	s := openStore(t)
+	img, err := s.Pull(context.Background(), ref, PullOptions{})
+	check(t, err)
+	wantTestImage(t, s, img)
+	if broken.Load() == 0 || ranges.Load() == 0 {
+		t.Errorf("%d connections broke, %d went on", broken.Load(), ranges.Load())
 	}
 }
 
