@@ -18,7 +18,7 @@ const PythonImage = "python"
 // PythonBuild returns how PythonImage is built: with what most programs import, and with pip for the
 // rest.
 func PythonBuild() *ImageBuild {
-	return &ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy", "python3-pip", "ca-certificates"}}
+	return &ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy", "python3-pip", "ca-certificates", "tzdata"}}
 }
 
 // Valid returns a CodeInvalid error that names field unless p is empty or a policy.

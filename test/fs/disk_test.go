@@ -247,3 +247,19 @@ func TestDiskUse(t *testing.T) {
 		t.Errorf("a list asks all sandboxes for their disk: %v", err)
 	}
 }
+
+// TestSharedMemoryIsHalfOfTheMemory looks at the size of /dev/shm, which is that of a machine with the
+// sandbox's memory, in a child too.
+func TestSharedMemoryIsHalfOfTheMemory(t *testing.T) {
+	n := harness.NewNode(t)
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		t.Fatal(err)
+	}
+	n.Create("box")
+	for _, ref := range []string{"box", n.Fork("box", 1)[0].ID} {
+		if got := n.Guest(ref, "space", "/dev/shm"); got != fmt.Sprintln((machine.Totalram/2+4095)&^4095) {
+			t.Errorf("%s: /dev/shm has %q bytes of %d", ref, got, machine.Totalram)
+		}
+	}
+}

@@ -16,6 +16,16 @@ func (t *fsT) free() int64 {
 	return int64(s.Bavail) * s.Bsize
 }
 
+// space prints the size of the file system at a path, in bytes.
+func space(args []string) (int, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(args[0], &s); err != nil {
+		return 1, err
+	}
+	fmt.Println(int64(s.Blocks) * s.Bsize)
+	return 0, nil
+}
+
 // fill writes to a file until there is no space and returns how many bytes it
 // took.
 func (t *fsT) fill(fd int) int64 {

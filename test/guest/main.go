@@ -27,6 +27,7 @@ func init() {
 		"env":      env,
 		"id":       id,
 		"sysinfo":  sysinfo,
+		"space":    space,
 		"write":    write,
 		"rm":       remove,
 		"fifo":     fifos,

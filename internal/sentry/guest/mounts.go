@@ -18,6 +18,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/tmpfs"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/usage"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
 
@@ -73,7 +74,7 @@ func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.Mou
 	for _, m := range append(g.statelessMounts(), []mount{
 		{path: "/dev", fs: dev.Name, flags: vfs.MountFlags{NoSUID: true}},
 		{path: "/dev/pts", fs: devpts.Name, flags: vfs.MountFlags{NoSUID: true, NoExec: true}},
-		{path: "/dev/shm", fs: tmpfs.Name, data: "mode=1777", flags: vfs.MountFlags{NoSUID: true, NoDev: true}},
+		{path: "/dev/shm", fs: tmpfs.Name, data: fmt.Sprintf("mode=1777,size=%d", usage.MaximumTotalMemoryBytes/2), flags: vfs.MountFlags{NoSUID: true, NoDev: true}},
 	}...) {
 		if m.path != groupDir { // which is there
 			if err := k.MakeDir(ctx, creds, root, m.path, 0o755); err != nil {

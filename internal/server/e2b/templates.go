@@ -33,7 +33,7 @@ type template struct {
 	warm string
 }
 
-var common = []string{"bash", "ca-certificates", "curl", "git", "iproute2", "passwd", "procps", "python3", "python3-pip", "sudo"}
+var common = []string{"bash", "ca-certificates", "curl", "git", "iproute2", "passwd", "procps", "python3", "python3-pip", "sudo", "tzdata"}
 
 var recipes = map[string]template{
 	templateBase: {packages: common},
