@@ -2,6 +2,7 @@ package api
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,6 +13,65 @@ const (
 	maxMetadataKey   = 128  // bytes
 	maxMetadataValue = 1024 // bytes
 )
+
+// Labels is metadata that callers outside of a sandbox set. Decisions about access, such as rules of networks and
+// public ports, read Labels only.
+type Labels map[string]string
+
+// Claims is metadata that a sandbox set itself by self-control. Claims never decide about access.
+type Claims map[string]string
+
+// labels returns the entries of metadata whose keys are not claimed.
+func labels(metadata map[string]string, claimed []string) Labels {
+	out := Labels(maps.Clone(metadata))
+	for _, k := range claimed {
+		delete(out, k)
+	}
+	return out
+}
+
+// claims returns the entries of metadata whose keys are claimed.
+func claims(metadata map[string]string, claimed []string) Claims {
+	out := Claims{}
+	for _, k := range claimed {
+		if v, ok := metadata[k]; ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// Labels returns the metadata that callers outside of the sandbox set.
+func (s *Sandbox) Labels() Labels { return labels(s.Metadata, s.Claimed) }
+
+// Claims returns the metadata that the sandbox, or an ancestor, set by self-control.
+func (s *Sandbox) Claims() Claims { return claims(s.Metadata, s.Claimed) }
+
+// Labels returns the metadata that callers outside of the sandbox set.
+func (s *Snapshot) Labels() Labels { return labels(s.Metadata, s.Claimed) }
+
+// Claims returns the metadata that the sandbox, or an ancestor, set by self-control.
+func (s *Snapshot) Claims() Claims { return claims(s.Metadata, s.Claimed) }
+
+// ChangeClaimed returns the sorted keys of metadata that are claimed after a change of metadata. byItself says that
+// the sandbox made the change by self-control.
+func ChangeClaimed(claimed []string, change map[string]*string, byItself bool) []string {
+	var out []string
+	for _, k := range claimed {
+		if _, changed := change[k]; !changed {
+			out = append(out, k)
+		}
+	}
+	if byItself {
+		for k, v := range change {
+			if v != nil {
+				out = append(out, k)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
 
 var metadataKey = pattern(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -54,5 +55,47 @@ func TestChangeMetadata(t *testing.T) {
 	}
 	if _, err := ChangeMetadata(nil, map[string]*string{"a b": nil}); CodeOf(err) != CodeInvalid {
 		t.Errorf("removing what is no key: %v", err)
+	}
+}
+
+// TestClaimsAreNoLabels follows a key from the sandbox to callers outside, and back.
+func TestClaimsAreNoLabels(t *testing.T) {
+	v := "v"
+	set := map[string]*string{"mine": &v, "other": &v}
+	claimed := ChangeClaimed(nil, set, true)
+	if want := []string{"mine", "other"}; !slices.Equal(claimed, want) {
+		t.Fatalf("claimed %v, want %v", claimed, want)
+	}
+	metadata := map[string]string{"user": "1", "mine": "v", "other": "v"}
+	sb, sn := Sandbox{Metadata: metadata, Claimed: claimed}, Snapshot{Metadata: metadata, Claimed: claimed}
+	for what, got := range map[string]Labels{"sandbox": sb.Labels(), "snapshot": sn.Labels()} {
+		if !maps.Equal(got, Labels{"user": "1"}) {
+			t.Errorf("labels of the %s: %v", what, got)
+		}
+	}
+	for what, got := range map[string]Claims{"sandbox": sb.Claims(), "snapshot": sn.Claims()} {
+		if !maps.Equal(got, Claims{"mine": "v", "other": "v"}) {
+			t.Errorf("claims of the %s: %v", what, got)
+		}
+	}
+	if len(metadata) != 3 {
+		t.Errorf("the metadata was changed in place: %v", metadata)
+	}
+	for what, c := range map[string]struct {
+		change   map[string]*string
+		byItself bool
+		want     []string
+	}{
+		"set from outside":     {map[string]*string{"mine": &v}, false, []string{"other"}},
+		"removed from outside": {map[string]*string{"other": nil}, false, []string{"mine"}},
+		"removed by itself":    {map[string]*string{"mine": nil}, true, []string{"other"}},
+		"set again by itself":  {map[string]*string{"mine": &v}, true, []string{"mine", "other"}},
+	} {
+		if got := ChangeClaimed(claimed, c.change, c.byItself); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+	if none := (&Sandbox{}); none.Labels() != nil || len(none.Claims()) != 0 {
+		t.Errorf("a sandbox without metadata has %v and %v", none.Labels(), none.Claims())
 	}
 }

@@ -31,6 +31,7 @@ type Sandbox struct {
 	Cwd       string            `json:"working_dir,omitempty" doc:"default directory of commands; the image's WORKDIR"`
 	User      string            `json:"user,omitempty" doc:"default user of commands; the image's USER"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
+	Claimed   []string          `json:"claimed,omitempty" doc:"keys of metadata that the sandbox set itself by self-control: rules about access ignore them"`
 	Lifecycle *Lifecycle        `json:"lifecycle,omitempty" doc:"when it ends or rests by itself; absent if it was never set"`
 	ActiveAt  *time.Time        `json:"active_at,omitempty" doc:"when it was last used, if it has an idle timeout"`
 	// AutoCheckpoint is nil without automatic checkpoints.

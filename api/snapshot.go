@@ -22,6 +22,9 @@ type Snapshot struct {
 	DependsOn []string          `json:"depends_on,omitempty" doc:"snapshots that have parts of it: only the differences to them are stored"`
 	ExpiresAt *time.Time        `json:"expires_at,omitempty" doc:"when it is deleted, by a rule of its tree"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
+	Claimed   []string          `json:"claimed,omitempty" doc:"keys of metadata that the sandbox set itself by self-control: rules about access ignore them"`
+	// Template is set by servers of the daemon alone, so that a caller cannot plant a template.
+	Template string `json:"template,omitempty" doc:"template that the daemon made as this snapshot; no request can set it"`
 }
 
 // SnapshotRequest asks for a snapshot of a running sandbox.
@@ -32,6 +35,8 @@ type SnapshotRequest struct {
 	Memory bool `json:"memory,omitempty" doc:"keep in memory, do not write to disk; gone when the daemon ends"`
 	// Wait is nil or true unless the caller goes on before the snapshot is on disk.
 	Wait *bool `json:"wait,omitempty" doc:"false: return as soon as the sandbox runs again; the snapshot is uploading until it is on disk, and can be restored meanwhile"`
+	// Template marks the snapshot as a template of a server of the daemon. Clients cannot set it.
+	Template string `json:"-"`
 }
 
 // SnapshotDeletion says how to treat snapshots that depend on the snapshot to delete. If there

@@ -191,7 +191,8 @@ var arrows = []struct {
 		"internal/storage/store",
 	}, "the use cases; it serves no protocol and must never link gVisor, so that daemon code is tested without it"},
 
-	{"internal/server/e2b", []string{"internal/server/e2b/build", "internal/server/e2b/envd", "internal/server/e2b/interpreter", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "api"}, "another interface to the same service: it must never know an implementation"},
+	{"internal/server/e2b", []string{"internal/server/e2b/build", "internal/server/e2b/egress", "internal/server/e2b/envd", "internal/server/e2b/interpreter", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "api"}, "another interface to the same service: it must never know an implementation"},
+	{"internal/server/e2b/egress", []string{"api"}, "two notations of a network; which sandbox has it is not its business"},
 	{"internal/server/e2b/build", []string{"internal/service", "internal/service/access", "api"}, "steps that make a state; where it begins, and who may build, it is told"},
 	{"internal/server/e2b/envd", []string{"internal/service", "internal/service/access", "internal/service/audit", "api"}, "what is in a sandbox; who may call is not its business"},
 	{"internal/server/e2b/interpreter", []string{"internal/server/e2b/envd", "internal/service", "api"}, "cells; who may call is not its business"},

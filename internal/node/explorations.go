@@ -92,7 +92,7 @@ func (x explored) Destroy(id, reason string) error { return stepped{x.m}.Destroy
 func (x explored) Labelled(tenant, key, value string) map[string][]string {
 	found := map[string][]string{}
 	for _, b := range x.m.sandboxes.All() {
-		if b.Tenant() == tenant && b.View().Metadata[key] == value {
+		if v := b.View(); b.Tenant() == tenant && v.Labels()[key] == value {
 			found[b.ID] = b.Lineage()
 		}
 	}

@@ -76,13 +76,13 @@ func (s self) Diff(ctx context.Context, from, to string) (*api.Diff, error) {
 	return s.m.Diff(ctx, from, to, api.DiffRequest{})
 }
 
-func (s self) Tag(ctx context.Context, change func(map[string]string, *selfcontrol.Grant) (map[string]string, *selfcontrol.Grant, error)) error {
+func (s self) Tag(ctx context.Context, change func(*api.Sandbox, *selfcontrol.Grant) error) error {
 	return s.m.sandboxes.Edit(ctx, s.b, func(rec *sandboxes.Record) error {
-		metadata, g, err := change(rec.Sandbox.Metadata, rec.Control)
-		if err != nil {
+		v := rec.Sandbox
+		if err := change(&v, rec.Control); err != nil {
 			return err
 		}
-		rec.Sandbox.Metadata, rec.Control = metadata, g
+		rec.Sandbox.Metadata, rec.Sandbox.Claimed = v.Metadata, v.Claimed
 		return nil
 	})
 }

@@ -158,6 +158,21 @@ func TestControlAgent(t *testing.T) {
 	if r := say(n, "root", `{"op":"tag","set":{"a":"2"},"remove":["b"]}`); r.Tagged == nil || !maps.Equal(r.Tagged.Metadata, map[string]string{"outside": "1", "a": "2"}) {
 		t.Errorf("tagged %+v", r)
 	}
+	// What the sandbox says of itself is told apart, in what comes of it, too.
+	claims := func(ref string) string {
+		t.Helper()
+		s, err := n.Machine.Get(harness.AsOwner, ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(s.Labels(), s.Claims())
+	}
+	if got := claims("root"); got != "map[outside:1] map[a:2]" {
+		t.Errorf("the sandbox has %s", got)
+	}
+	if got := claims(info.Children[0].ID); !strings.HasPrefix(got, "map[outside:1] map[branch:0") {
+		t.Errorf("a child of its own has %s", got)
+	}
 	// What was changed from outside meanwhile is not the sandbox's any more.
 	mine := "mine"
 	if _, err := n.Machine.Update(harness.AsOwner, "root", api.UpdateRequest{Metadata: map[string]*string{"a": &mine}}); err != nil {

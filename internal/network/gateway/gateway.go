@@ -33,10 +33,10 @@ type Registration struct {
 	// its tree.
 	Tenant string `json:"tenant,omitempty"`
 	Tree   string `json:"tree,omitempty"`
-	// Name and Metadata are those that rules about sandboxes name.
-	Name     string            `json:"name,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Policy   policy.Spec       `json:"policy"`
+	// Name and Labels are those that rules about sandboxes name.
+	Name   string      `json:"name,omitempty"`
+	Labels api.Labels  `json:"metadata,omitempty"`
+	Policy policy.Spec `json:"policy"`
 	// Authority is that of the tree, with its key, as package ca writes it. It is needed if the
 	// policy treats requests.
 	Authority secrets.Value `json:"-"`

@@ -106,7 +106,7 @@ func (s *sandbox) reg() Registration {
 }
 
 // peerOf returns a sandbox as rules of others name it.
-func peerOf(r *Registration) *policy.Peer { return &policy.Peer{Name: r.Name, Metadata: r.Metadata} }
+func peerOf(r *Registration) *policy.Peer { return &policy.Peer{Name: r.Name, Labels: r.Labels} }
 
 func (s *sandbox) setRate(p *policy.Policy) {
 	for i := range s.rate {

@@ -328,7 +328,7 @@ func TestARenameCutsFlowsBetweenSandboxes(t *testing.T) {
 			defer g.Close()
 			rename := func(name string, metadata map[string]string) {
 				t.Helper()
-				r := Registration{ID: renamed, Name: name, Metadata: metadata, Policy: policy.Spec{Document: docs[renamed]}}
+				r := Registration{ID: renamed, Name: name, Labels: metadata, Policy: policy.Spec{Document: docs[renamed]}}
 				if err := w.Replace(r); err != nil {
 					t.Fatal(err)
 				}

@@ -6,8 +6,8 @@ import (
 
 // Peer is another sandbox of the same tenant, as rules name it.
 type Peer struct {
-	Name     string
-	Metadata map[string]string
+	Name   string
+	Labels api.Labels
 }
 
 // peer is a rule about other sandboxes.
@@ -32,7 +32,7 @@ func (p *peer) names(s *Peer) bool {
 		return p.target.Name == api.AnySandbox || p.target.Name == s.Name
 	}
 	for k, v := range p.target.Metadata {
-		if have, ok := s.Metadata[k]; !ok || have != v {
+		if have, ok := s.Labels[k]; !ok || have != v {
 			return false
 		}
 	}

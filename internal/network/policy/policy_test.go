@@ -442,7 +442,7 @@ func TestAnswersAreJudged(t *testing.T) {
 }
 
 func TestSandboxes(t *testing.T) {
-	db := &Peer{Name: "db", Metadata: map[string]string{"role": "store", "team": "a"}}
+	db := &Peer{Name: "db", Labels: api.Labels{"role": "store", "team": "a"}}
 	for _, c := range []struct {
 		lines string
 		port  uint16

@@ -98,14 +98,16 @@ func (b *batch) connect(ctx context.Context, tree string, req *api.NetworkReques
 	return err
 }
 
-// describe fills in what child i has from the sandbox that was frozen.
-func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata map[string]string, life *api.LifecycleRequest) {
+// describe fills in what child i has from the sandbox that was frozen. claimed says that the sandbox itself asks for the
+// metadata.
+func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata map[string]string, claimed bool, life *api.LifecycleRequest) {
 	d := &b.drafts[i]
 	s := &d.Sandbox
 	s.Image, s.ImageName, s.Limits = from.Image, from.ImageName, from.Limits
 	s.Depth = len(ancestors)
 	d.Ancestors = ancestors
 	s.Metadata, s.SelfControl = sandboxes.Merged(from.Metadata, metadata), from.SelfControl
+	s.Claimed = api.ChangeClaimed(from.Claimed, selfcontrol.Additions(metadata), claimed)
 	s.TrustHostCA, s.TrustedCAs = from.TrustHostCA, from.TrustedCAs
 	s.Volumes = append(slices.Clone(from.Volumes), b.volumes...)
 	s.Env, s.Cwd, s.User = networks.Environment(sandboxes.Merged(from.Env, b.env), &d.Reach), from.Cwd, from.User

@@ -169,8 +169,8 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	defer made()
 	ancestors, own := rec.Lineage(), rec.Control
 	for i := range batch.drafts {
-		batch.describe(i, &parent, ancestors, req.Metadata, req.Lifecycle)
-		batch.drafts[i].Control = own.Inherited(by != nil).Retagged(selfcontrol.Additions(req.Metadata), by != nil)
+		batch.describe(i, &parent, ancestors, req.Metadata, by != nil, req.Lifecycle)
+		batch.drafts[i].Control = own.Inherited(by != nil)
 		batch.drafts[i].Sandbox.Parent = b.ID
 		if req.SecretEnv {
 			batch.drafts[i].SetSecretEnv(rec.SecretEnv)
@@ -297,8 +297,8 @@ func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 	source := &rec.Source
 	ancestors := rec.Lineage()
 	for i := range batch.drafts {
-		batch.describe(i, source, ancestors, req.Metadata, req.Lifecycle)
-		batch.drafts[i].Control = rec.Control.Retagged(selfcontrol.Additions(req.Metadata), false)
+		batch.describe(i, source, ancestors, req.Metadata, false, req.Lifecycle)
+		batch.drafts[i].Control = rec.Control
 		d := &batch.drafts[i].Sandbox
 		d.Parent, d.Snapshot = source.ID, s.ID
 		if plain {

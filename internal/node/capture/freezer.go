@@ -81,6 +81,7 @@ func (z *Freezer) Capture(ctx context.Context, b *sandboxes.Instance, req api.Sn
 	rec := b.Record()
 	source := rec.Sandbox
 	source.Metadata = sandboxes.Merged(source.Metadata, req.Metadata) // so that what is restored has it, too
+	source.Claimed = api.ChangeClaimed(source.Claimed, selfcontrol.Additions(req.Metadata), false)
 	var expires *time.Time
 	if req.Name == "" && !rest {
 		expires = source.Lifecycle.SnapshotExpiry(z.clock.Now())
@@ -89,13 +90,14 @@ func (z *Freezer) Capture(ctx context.Context, b *sandboxes.Instance, req api.Sn
 		Snapshot: api.Snapshot{
 			ID: f.ID, Tenant: source.Tenant, Name: req.Name, Sandbox: b.ID, Parent: source.Snapshot,
 			Image: source.Image, Depth: source.Depth, CreatedAt: began, OnDisk: !req.Memory,
-			PauseMS: frozen.PauseMS, Engine: z.engine, Metadata: source.Metadata, ExpiresAt: expires,
+			PauseMS: frozen.PauseMS, Engine: z.engine, Metadata: source.Metadata, Claimed: source.Claimed, ExpiresAt: expires,
+			Template: req.Template,
 		},
 		Ancestors: rec.Lineage(),
 		History:   f.History,
 		Source:    source,
 		Reach:     rec.Reach,
-		Control:   rec.Control.Inherited(false).Retagged(selfcontrol.Additions(req.Metadata), false),
+		Control:   rec.Control.Inherited(false),
 		Processor: snapshots.ProcessorFeatures(),
 	}, nil
 }

@@ -227,7 +227,7 @@ func (n *Networks) spec(of reach.Network) policy.Spec {
 func (n *Networks) registration(rec sandboxes.Record, s *launch.Sentry) (gateway.Registration, error) {
 	r := gateway.Registration{
 		ID: s.Key(), Sandbox: rec.Sandbox.ID, Parent: rec.Sandbox.Parent, Tenant: rec.Tenant(), Tree: rec.Lineage()[0],
-		Name: rec.Sandbox.Name, Metadata: rec.Sandbox.Metadata, Policy: n.spec(rec.Network()),
+		Name: rec.Sandbox.Name, Labels: rec.Sandbox.Labels(), Policy: n.spec(rec.Network()),
 	}
 	err := n.treated(&rec, &r) // before r is returned: Go says nothing about the order within a return
 	return r, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/network/gateway"
 	"ramet.dev/ramet/internal/network/host"
 	"ramet.dev/ramet/internal/network/policy"
@@ -318,5 +319,17 @@ func TestAChangeOfASecretReachesAll(t *testing.T) {
 	}
 	if err != nil && (strings.Contains(err.Error(), without.ID) || strings.Contains(err.Error(), ended.ID)) {
 		t.Errorf("it told others: %v", err)
+	}
+}
+
+// TestRulesReadLabelsOnly registers a sandbox that has given itself metadata.
+func TestRulesReadLabelsOnly(t *testing.T) {
+	n, parts := newNetworks(t, "/nonexistent", files(), nil)
+	b := parts.Add(t, func(*wire.Call) (any, error) { return struct{}{}, nil })
+	rec := b.Record()
+	rec.Sandbox.Metadata, rec.Sandbox.Claimed = map[string]string{"team": "a", "role": "web"}, []string{"role"}
+	reg, err := n.registration(rec, b.Sentry())
+	if err != nil || len(reg.Labels) != 1 || reg.Labels["team"] != "a" {
+		t.Errorf("the gateway is told %v (%v)", reg.Labels, err)
 	}
 }

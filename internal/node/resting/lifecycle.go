@@ -57,7 +57,7 @@ func (l *Lifecycles) Update(ctx context.Context, ref string, req api.UpdateReque
 			if rec.Sandbox.Metadata, err = api.ChangeMetadata(rec.Sandbox.Metadata, req.Metadata); err != nil {
 				return err
 			}
-			rec.Control = rec.Control.Retagged(req.Metadata, false)
+			rec.Sandbox.Claimed = api.ChangeClaimed(rec.Sandbox.Claimed, req.Metadata, false)
 		}
 		if req.Lifecycle != nil {
 			rec.Sandbox.Lifecycle = rec.Sandbox.Lifecycle.Changed(req.Lifecycle, clock.Now())

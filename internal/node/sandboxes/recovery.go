@@ -49,6 +49,7 @@ func (v *Recovery) adoptAll() error {
 		if err := json.Unmarshal(doc, &rec); err != nil {
 			return corrupt("sandbox", id, err)
 		}
+		rec.Control = rec.Control.Migrate(&rec.Sandbox.Claimed)
 		b := New(rec)
 		b.ID = id
 		if s := rec.Sandbox.State; s != api.StateFailed && s != api.StateHibernated {

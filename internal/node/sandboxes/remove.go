@@ -87,7 +87,7 @@ func (r *Registry) EditAnd(ctx context.Context, b *Instance, change func(*Record
 	}
 	b.Amend(func(now *Record) { // which may have failed meanwhile
 		s := &now.Sandbox
-		s.Name, s.Metadata, s.Lifecycle, now.Control = rec.Sandbox.Name, rec.Sandbox.Metadata, rec.Sandbox.Lifecycle, rec.Control
+		s.Name, s.Metadata, s.Claimed, s.Lifecycle, now.Control = rec.Sandbox.Name, rec.Sandbox.Metadata, rec.Sandbox.Claimed, rec.Sandbox.Lifecycle, rec.Control
 		now.SetNetwork(rec.Network())
 		s.Env, s.TrustedCAs = rec.Sandbox.Env, rec.Sandbox.TrustedCAs
 	})

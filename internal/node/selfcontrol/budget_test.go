@@ -2,7 +2,6 @@ package selfcontrol
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -69,36 +68,31 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 }
 
-func TestGrantTags(t *testing.T) {
+// TestChangesOfMetadata refuses keys that were set from outside.
+func TestChangesOfMetadata(t *testing.T) {
 	v := "v"
-	metadata := map[string]string{"user": "1"}
-	r := &Grant{Budget: "g"}
-	if err := r.mayChange(metadata, map[string]*string{"user": nil}); api.CodeOf(err) != api.CodeConflict {
+	labels := api.Labels{"user": "1"}
+	if err := mayChange(labels, map[string]*string{"user": nil}); api.CodeOf(err) != api.CodeConflict {
 		t.Errorf("a key from outside: %v", err)
 	}
-	own := map[string]*string{"mine": &v, "other": &v}
-	if err := r.mayChange(metadata, own); err != nil {
+	if err := mayChange(labels, map[string]*string{"mine": &v, "other": nil}); err != nil {
 		t.Error(err)
 	}
-	tagged := r.Retagged(own, true)
-	metadata = map[string]string{"user": "1", "mine": "v", "other": "v"}
-	if err := tagged.mayChange(metadata, own); err != nil {
-		t.Errorf("its own keys: %v", err)
+}
+
+// TestGrantsOfOlderVersions move their tags to the record that has the metadata.
+func TestGrantsOfOlderVersions(t *testing.T) {
+	claimed := []string{"kept"}
+	old := &Grant{Budget: "g", Tags: []string{"b", "a"}}
+	for _, g := range []*Grant{nil, {Budget: "g"}} {
+		if got := g.Migrate(&claimed); got != g || !slices.Equal(claimed, []string{"kept"}) {
+			t.Errorf("%+v became %+v with %v", g, got, claimed)
+		}
 	}
-	if len(r.Tags) != 0 {
-		t.Errorf("the right was changed in place: %v", r.Tags)
+	if got := old.Migrate(&claimed); got.Budget != "g" || len(got.Tags) != 0 || !slices.Equal(claimed, []string{"a", "b"}) || len(old.Tags) != 2 {
+		t.Errorf("%+v with %v", got, claimed)
 	}
-	outside := tagged.Retagged(map[string]*string{"mine": &v}, false)
-	if err := outside.mayChange(metadata, map[string]*string{"mine": nil}); api.CodeOf(err) != api.CodeConflict {
-		t.Errorf("its own key, set from outside: %v", err)
-	}
-	if got := slices.Sorted(maps.Keys(own)); !slices.Equal(slices.Sorted(slices.Values(tagged.Tags)), got) {
-		t.Errorf("tags %v, want %v", tagged.Tags, got)
-	}
-	if removed := tagged.Retagged(map[string]*string{"mine": nil}, true); !slices.Equal(removed.Tags, []string{"other"}) {
-		t.Errorf("after a removal: %v", removed.Tags)
-	}
-	if (*Grant)(nil).Retagged(own, true) != nil || (*Grant)(nil).Inherited(true) != nil {
+	if (*Grant)(nil).Inherited(true) != nil {
 		t.Error("no right became one")
 	}
 }

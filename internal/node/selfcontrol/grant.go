@@ -18,8 +18,7 @@ type Grant struct {
 	// those that it made by self-requests, or an ancestor before the sandbox was forked
 	// from it.
 	Snapshots []string `json:"snapshots,omitempty"`
-	// Tags are the metadata keys that the sandbox may change: those that it or an ancestor
-	// set by self-requests.
+	// Tags are claimed keys of metadata, in records of versions that kept them here.
 	Tags []string `json:"tags,omitempty"`
 }
 
@@ -44,21 +43,13 @@ func (g *Grant) WithSnapshot(id string) *Grant {
 	return &out
 }
 
-// Retagged returns the grant after a change of metadata keys. The sandbox may change the
-// keys again that it has set by itself, and none that was set from outside.
-func (g *Grant) Retagged(change map[string]*string, byItself bool) *Grant {
-	if g == nil {
-		return nil
+// Migrate moves the claimed keys of a record of an older version to claimed, and returns the grant without them.
+func (g *Grant) Migrate(claimed *[]string) *Grant {
+	if g == nil || len(g.Tags) == 0 {
+		return g
 	}
 	out := *g
-	out.Tags = slices.DeleteFunc(slices.Clone(g.Tags), func(k string) bool { _, changed := change[k]; return changed })
-	if byItself {
-		for k, v := range change {
-			if v != nil {
-				out.Tags = append(out.Tags, k)
-			}
-		}
-	}
+	*claimed, out.Tags = slices.Sorted(slices.Values(g.Tags)), nil
 	return &out
 }
 
@@ -72,9 +63,9 @@ func Additions(metadata map[string]string) map[string]*string {
 }
 
 // mayChange refuses keys that were set from outside, because their owner relies on them.
-func (g *Grant) mayChange(metadata map[string]string, change map[string]*string) error {
+func mayChange(labels api.Labels, change map[string]*string) error {
 	for k := range change {
-		if _, set := metadata[k]; set && !slices.Contains(g.Tags, k) {
+		if _, set := labels[k]; set {
 			return api.Errorf(api.CodeConflict, "metadata %s was set from outside, and only can be changed there", k)
 		}
 	}

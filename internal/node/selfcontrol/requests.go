@@ -95,7 +95,7 @@ func (r *requester) fork(ctx context.Context, req *control.Request) (*control.Re
 	if count < 1 || count > api.MaxSelfForks {
 		return nil, api.Invalid("count", "%d is not from 1 to %d", count, api.MaxSelfForks)
 	}
-	if err := r.grant.mayChange(r.view.Metadata, Additions(req.Metadata)); err != nil {
+	if err := mayChange(r.view.Labels(), Additions(req.Metadata)); err != nil {
 		return nil, err
 	}
 	if r.view.SelfControl.Depth < 1 {
@@ -201,19 +201,20 @@ func (r *requester) tag(ctx context.Context, req *control.Request) (*control.Rep
 		return nil, api.Invalid("set", "there is nothing to set or remove")
 	}
 	out := &control.Reply{}
-	err := r.sandbox.Tag(ctx, func(metadata map[string]string, g *Grant) (map[string]string, *Grant, error) {
+	err := r.sandbox.Tag(ctx, func(v *api.Sandbox, g *Grant) error {
 		if g == nil {
-			return nil, nil, errNoGrant
+			return errNoGrant
 		}
-		if err := g.mayChange(metadata, change); err != nil {
-			return nil, nil, err
+		if err := mayChange(v.Labels(), change); err != nil {
+			return err
 		}
-		metadata, err := api.ChangeMetadata(metadata, change)
+		metadata, err := api.ChangeMetadata(v.Metadata, change)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
+		v.Metadata, v.Claimed = metadata, api.ChangeClaimed(v.Claimed, change, true)
 		out.Tagged = &control.Tagged{Metadata: metadata}
-		return metadata, g.Retagged(change, true), nil
+		return nil
 	})
 	return out, err
 }

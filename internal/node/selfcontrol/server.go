@@ -39,8 +39,8 @@ type Sandbox interface {
 	Rollback(ctx context.Context, snapshot string) error
 	// Diff compares two sandboxes or snapshots.
 	Diff(ctx context.Context, from, to string) (*api.Diff, error)
-	// Tag replaces the sandbox's metadata and grant by what change returns.
-	Tag(ctx context.Context, change func(metadata map[string]string, g *Grant) (map[string]string, *Grant, error)) error
+	// Tag stores the metadata, with its claimed keys, that change gives v. g is the sandbox's grant at that moment.
+	Tag(ctx context.Context, change func(v *api.Sandbox, g *Grant) error) error
 }
 
 // Snapshot is a snapshot that a sandbox made by itself.

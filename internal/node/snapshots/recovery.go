@@ -42,6 +42,10 @@ func (t *Set) Recover(ctx context.Context) (changes []store.Change, err error) {
 		if err := json.Unmarshal(doc, &rec); err != nil {
 			return api.Errorf(api.CodeCorrupt, "record of snapshot %s: %w", id, err)
 		}
+		rec.Control = rec.Control.Migrate(&rec.Source.Claimed)
+		if rec.Snapshot.Claimed == nil {
+			rec.Snapshot.Claimed = rec.Source.Claimed
+		}
 		lost := ""
 		switch snap := &rec.Snapshot; {
 		case snap.State == api.SnapshotReady && !snap.OnDisk:

@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/e2b/build"
+	"ramet.dev/ramet/internal/server/e2b/egress"
 	"ramet.dev/ramet/internal/server/e2b/envd"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
@@ -38,7 +39,7 @@ func (b *builders) route(s *Server) {
 
 // base returns what a build begins with.
 func (t *templates) base(ctx context.Context, p *build.Plan) (from, user string, network *api.NetworkRequest, err error) {
-	network = closed(&api.NetworkRequest{Profile: "open"})
+	network = egress.Closed(&api.NetworkRequest{Profile: "open"})
 	switch name, _, _ := strings.Cut(p.FromImage, ":"); {
 	case p.FromTemplate != "":
 		from, user, err = t.find(ctx, p.FromTemplate)

@@ -133,7 +133,7 @@ func (s *inside) insider(r *http.Request, id string) (tenant string, err error) 
 	if r.URL.Path == "/files" && r.URL.Query().Has("signature") {
 		return tenant, s.signedBy(r, tenant, id)
 	}
-	if sb.Metadata[metaPublic] == "true" && r.Header.Get("X-API-KEY") == "" {
+	if sb.Labels()[metaPublic] == "true" && r.Header.Get("X-API-KEY") == "" {
 		return tenant, errPublic
 	}
 	return "", errAccess
@@ -264,7 +264,8 @@ func (s *inside) worker(ctx context.Context, id string) (user, dir string) {
 	if err != nil {
 		return "", "" // what the request asks for fails, too
 	}
-	user, dir = cmp.Or(sb.Metadata[metaUser], sb.User), sb.Metadata[metaDir]
+	labels := sb.Labels()
+	user, dir = cmp.Or(labels[metaUser], sb.User), labels[metaDir]
 	if sb.Cwd != "/" && user == "" {
 		dir = cmp.Or(dir, sb.Cwd)
 	}

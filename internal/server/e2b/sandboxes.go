@@ -16,6 +16,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/e2b/build"
+	"ramet.dev/ramet/internal/server/e2b/egress"
 	"ramet.dev/ramet/internal/service/access"
 )
 
@@ -53,7 +54,7 @@ type newSandbox struct {
 	AutoMemory *bool                   `json:"autoPauseMemory"`
 	AutoResume *struct{ Enabled bool } `json:"autoResume"`
 	Internet   *bool                   `json:"allow_internet_access"`
-	Network    *network                `json:"network"`
+	Network    *egress.Network         `json:"network"`
 	Metadata   map[string]string       `json:"metadata"`
 	EnvVars    map[string]string       `json:"envVars"`
 	MCP        any                     `json:"mcp"`
@@ -98,14 +99,14 @@ func (s *Server) access(_ *http.Request, sb *api.Sandbox) made {
 		TemplateID: templateOf(sb), SandboxID: outer(sb.ID), ClientID: "ramet", EnvdVersion: envdVersion,
 		AccessToken: token, Domain: s.domain, Alias: templateOf(sb),
 	}
-	if sb.Metadata[metaPublic] != "true" {
+	if sb.Labels()[metaPublic] != "true" {
 		m.TrafficToken = token
 	}
 	return m
 }
 
 func templateOf(sb *api.Sandbox) string {
-	return cmp.Or(sb.Metadata[metaTemplate], sb.ImageName, sb.Image)
+	return cmp.Or(sb.Labels()[metaTemplate], sb.ImageName, sb.Image)
 }
 
 // create makes a sandbox of a template: a restore of the template's warm snapshot.
@@ -125,7 +126,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	net, err := in.Network.request(in.Internet)
+	net, err := in.Network.Request(in.Internet)
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ var states = map[api.State]string{
 
 // endOf returns when a sandbox ends or is paused; in ten years if never.
 func endOf(sb *api.Sandbox) time.Time {
-	if at, err := time.Parse(time.RFC3339Nano, sb.Metadata[metaEnd]); err == nil {
+	if at, err := time.Parse(time.RFC3339Nano, sb.Labels()[metaEnd]); err == nil {
 		return at
 	}
 	if sb.Lifecycle != nil && sb.Lifecycle.ExpiresAt != nil {
@@ -245,10 +246,10 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	d := describe(sb)
 	d.AccessToken, d.Domain = s.keys.accessToken(access.OfRecord(sb.Tenant), sb.ID), s.domain
 	d.Lifecycle = &lifecycle{OnTimeout: "kill", AutoResume: sb.Lifecycle != nil && sb.Lifecycle.AutoWake}
-	if sb.Metadata[metaAutoPause] == "true" {
+	if sb.Labels()[metaAutoPause] == "true" {
 		d.Lifecycle.OnTimeout = "pause"
 	}
-	if v, err := strconv.ParseBool(sb.Metadata[metaInternet]); err == nil {
+	if v, err := strconv.ParseBool(sb.Labels()[metaInternet]); err == nil {
 		d.Internet = &v
 	}
 	return reply(w, http.StatusOK, d)
@@ -363,7 +364,7 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	end := time.Now().Add(after)
-	pauses := sb.Metadata[metaAutoPause] == "true"
+	pauses := sb.Labels()[metaAutoPause] == "true"
 	ttl := max(1, after.Milliseconds())
 	if pauses {
 		ttl = 0

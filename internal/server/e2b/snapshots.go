@@ -71,7 +71,7 @@ func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) error {
 	out := []snapshotInfo{}
 	of := r.URL.Query().Get("sandboxID")
 	for i := range all {
-		if of != "" && all[i].Sandbox != inner(of) || strings.HasPrefix(all[i].Name, warmPrefix) {
+		if of != "" && all[i].Sandbox != inner(of) || all[i].Template != "" {
 			continue
 		}
 		out = append(out, describeSnapshot(&all[i]))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/egress"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
@@ -43,7 +44,7 @@ func (s *Server) extend(ctx context.Context, sb *api.Sandbox, after time.Duratio
 	end := time.Now().Add(after)
 	text := end.UTC().Format(time.RFC3339Nano)
 	ms := max(1, after.Milliseconds())
-	if sb.Metadata[metaAutoPause] == "true" {
+	if sb.Labels()[metaAutoPause] == "true" {
 		ms = 0
 	}
 	req := api.UpdateRequest{Metadata: map[string]*string{metaEnd: &text}, Lifecycle: &api.LifecycleRequest{TTLMS: &ms}}
@@ -209,7 +210,9 @@ func (p *pauses) recover() {
 		return
 	}
 	for i := range all {
-		p.at(all[i].ID, endOf(&all[i]))
+		if all[i].Labels()[metaAutoPause] == "true" { // and not by its own word
+			p.at(all[i].ID, endOf(&all[i]))
+		}
 	}
 }
 
@@ -259,4 +262,21 @@ func (p *pauses) close() {
 	}
 	p.mu.Unlock()
 	p.wg.Wait()
+}
+
+// setNetwork replaces what a sandbox may reach.
+func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request) error {
+	var in egress.Network
+	if err := read(r, &in); err != nil {
+		return err
+	}
+	req, err := in.Request(nil)
+	if err != nil {
+		return err
+	}
+	if _, err := s.svc.SetNetwork(r.Context(), inner(r.PathValue("id")), *req); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }

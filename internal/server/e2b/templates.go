@@ -22,7 +22,7 @@ import (
 const (
 	templateBase = "base"
 	templateCode = "code-interpreter-v1"
-	// warmPrefix begins the names of the snapshots that sandboxes of these templates are restored from.
+	// warmPrefix begins the marks, and the names, of the snapshots that sandboxes of these templates are restored from.
 	warmPrefix = "e2b-"
 )
 
@@ -86,20 +86,40 @@ func (s *templates) find(ctx context.Context, id string) (from, defaultUser stri
 		return name, s.userOf(ctx, name), nil
 	}
 	warm := t.snapshot(name)
-	if sn, err := s.svc.GetSnapshot(ctx, warm); err == nil && sn.State == api.SnapshotReady {
-		return warm, user, nil
+	if sn, err := s.made(ctx, warm); err != nil || sn != "" {
+		return sn, user, err
 	}
 	caller := access.From(ctx)
 	if err := caller.MayMakeTree("a template"); err != nil {
 		return "", "", err
 	}
 	// One caller makes it, and others wait. It is made also if its first caller leaves.
-	_, err, _ = s.building.Do(caller.Tenant+"\x00"+name, func() (any, error) {
+	made, err, _ := s.building.Do(caller.Tenant+"\x00"+name, func() (any, error) {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTimeout)
 		defer cancel()
-		return nil, s.build(own, name, warm, t)
+		return s.build(own, name, warm, t)
 	})
-	return warm, user, err
+	from, _ = made.(string)
+	return from, user, err
+}
+
+// made returns the id of the ready snapshot that the server made as a template; empty if there is none. A snapshot is
+// known by its mark, which no request can set, and not by its name: any caller may give a snapshot a free name.
+func (s *templates) made(ctx context.Context, warm string) (string, error) {
+	is := func(sn *api.Snapshot) bool { return sn.Template == warm && sn.State == api.SnapshotReady }
+	if sn, err := s.svc.GetSnapshot(ctx, warm); err == nil && is(sn) {
+		return sn.ID, nil
+	}
+	all, err := s.svc.Snapshots(ctx)
+	if err != nil {
+		return "", err
+	}
+	for i := range all {
+		if is(&all[i]) {
+			return all[i].ID, nil
+		}
+	}
+	return "", nil
 }
 
 // buildTimeout bounds the making of a template, packages included.
@@ -111,23 +131,23 @@ func (s *templates) userOf(ctx context.Context, ref string) string {
 	if err != nil {
 		return ""
 	}
-	return sn.Metadata[metaUser]
+	return sn.Labels()[metaUser]
 }
 
-// build makes the image of a template and its warm snapshot.
-func (s *templates) build(ctx context.Context, name, warm string, t template) error {
-	if sn, err := s.svc.GetSnapshot(ctx, warm); err == nil && sn.State == api.SnapshotReady {
-		return nil // another one was quicker
+// build makes the image of a template and its warm snapshot, and returns the id of the snapshot.
+func (s *templates) build(ctx context.Context, name, warm string, t template) (string, error) {
+	if id, err := s.made(ctx, warm); err != nil || id != "" {
+		return id, err // another request was quicker
 	}
 	s.log.Info("a template of E2B is made", "template", name)
 	img, err := s.svc.CreateImage(ctx, api.ImageRequest{Name: warm + "-files", Build: &api.ImageBuild{From: "debian", Include: t.packages}, IfMissing: true}, func(api.Progress) {})
 	if err != nil {
-		return fmt.Errorf("make the image of template %s: %w", name, err)
+		return "", fmt.Errorf("make the image of template %s: %w", name, err)
 	}
 	ttl := int64(buildTimeout / time.Millisecond)
 	sb, err := s.svc.Create(ctx, api.CreateRequest{Image: img.ID, Metadata: map[string]string{metaTemplate: name, metaUser: user}, Lifecycle: &api.LifecycleRequest{TTLMS: &ttl}})
 	if err != nil {
-		return fmt.Errorf("make template %s: %w", name, err)
+		return "", fmt.Errorf("make template %s: %w", name, err)
 	}
 	defer func() { _ = s.svc.Destroy(context.WithoutCancel(ctx), sb.ID) }() // it has a ttl
 	var out bytes.Buffer
@@ -138,13 +158,17 @@ func (s *templates) build(ctx context.Context, name, warm string, t template) er
 	if err == nil && t.warm != "" {
 		err = s.warm(ctx, sb.ID, t.warm)
 	}
-	if err == nil {
-		_, err = s.svc.Snapshot(ctx, sb.ID, api.SnapshotRequest{Name: warm})
+	if err != nil {
+		return "", fmt.Errorf("make template %s: %w", name, err)
+	}
+	sn, err := s.svc.Snapshot(ctx, sb.ID, api.SnapshotRequest{Name: warm, Template: warm})
+	if api.CodeOf(err) == api.CodeNameTaken { // by a caller: the template needs no name
+		sn, err = s.svc.Snapshot(ctx, sb.ID, api.SnapshotRequest{Template: warm})
 	}
 	if err != nil {
-		return fmt.Errorf("make template %s: %w", name, err)
+		return "", fmt.Errorf("make template %s: %w", name, err)
 	}
-	return nil
+	return sn.ID, nil
 }
 
 // warm starts the interpreter that cells run in.
@@ -174,6 +198,9 @@ func (s *Server) listTemplates(w http.ResponseWriter, r *http.Request) error {
 	}
 	for i := range images {
 		for _, name := range images[i].Names {
+			if strings.HasPrefix(name, warmPrefix) {
+				continue // the files of a template
+			}
 			all = append(all, template{name, images[i].CreatedAt, images[i].SizeBytes})
 		}
 	}
@@ -182,12 +209,15 @@ func (s *Server) listTemplates(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for i := range snapshots {
+		if snapshots[i].Template != "" {
+			continue // listed above
+		}
 		all = append(all, template{snapshots[i].Name, snapshots[i].CreatedAt, snapshots[i].SizeBytes})
 	}
 	out := []map[string]any{}
 	for _, t := range all {
 		name := t.name
-		if name == "" || strings.HasPrefix(name, warmPrefix) || tagged(name) != name { // a tag is no template of its own
+		if name == "" || tagged(name) != name { // a tag is no template of its own
 			continue
 		}
 		out = append(out, map[string]any{

@@ -1198,6 +1198,10 @@ class SandboxInfo(Model):
     """When it was last used, if it has an idle timeout."""
     auto_checkpoint: Optional[AutoCheckpoint] = None
     """Its state is kept after every command and cell."""
+    claimed: List[str]
+    """Keys of metadata that the sandbox set itself by self-control: rules about access ignore
+    them.
+    """
     created_at: datetime
     """When it was made."""
     depth: int
@@ -1257,7 +1261,7 @@ class SandboxInfo(Model):
 
     _nested: ClassVar[Any] = {"auto_checkpoint": ("one", AutoCheckpoint), "disk": ("one", Disk), "identity": ("one", Identity), "isolation": ("one", Isolation), "lifecycle": ("one", Lifecycle), "limits": ("one", Limits), "memory": ("one", Memory), "network": ("one", NetworkPolicy), "self_control": ("one", SelfControl), "volumes": ("list", VolumeMount)}
     _times = ("active_at", "created_at",)
-    _lists = ("secret_env", "volumes",)
+    _lists = ("claimed", "secret_env", "volumes",)
     _maps = ("env", "metadata",)
 
 
@@ -1656,6 +1660,10 @@ class Secret(Model):
 class SnapshotInfo(Model):
     """The type Snapshot of the REST interface."""
 
+    claimed: List[str]
+    """Keys of metadata that the sandbox set itself by self-control: rules about access ignore
+    them.
+    """
     created_at: datetime
     """When it was made."""
     depends_on: List[str]
@@ -1692,11 +1700,13 @@ class SnapshotInfo(Model):
     """Bytes on disk."""
     state: str
     """State."""
+    template: Optional[str] = None
+    """Template that the daemon made as this snapshot; no request can set it."""
     tenant: Optional[str] = None
     """Tenant that owns it; absent for the default tenant."""
 
     _times = ("created_at", "expires_at",)
-    _lists = ("depends_on",)
+    _lists = ("claimed", "depends_on",)
     _maps = ("metadata",)
 
 

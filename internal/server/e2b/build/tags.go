@@ -63,7 +63,7 @@ const noBuild = "00000000-0000-0000-0000-000000000000"
 
 // Of returns the id of the build that made a snapshot.
 func Of(sn *api.Snapshot) string {
-	if id := sn.Metadata[MetaBuild]; id != "" {
+	if id := sn.Labels()[MetaBuild]; id != "" {
 		return id
 	}
 	return noBuild

@@ -2471,6 +2471,8 @@ export interface components {
             activeAt?: string;
             /** @description its state is kept after every command and cell */
             autoCheckpoint?: components["schemas"]["AutoCheckpoint"];
+            /** @description keys of metadata that the sandbox set itself by self-control: rules about access ignore them */
+            claimed?: string[];
             /**
              * Format: date-time
              * @description when it was made
@@ -2652,6 +2654,8 @@ export interface components {
             signal: string;
         };
         Snapshot: {
+            /** @description keys of metadata that the sandbox set itself by self-control: rules about access ignore them */
+            claimed?: string[];
             /**
              * Format: date-time
              * @description when it was made
@@ -2703,6 +2707,8 @@ export interface components {
             sizeBytes: number;
             /** @description state */
             state: components["schemas"]["SnapshotState"];
+            /** @description template that the daemon made as this snapshot; no request can set it */
+            template?: string;
             /** @description tenant that owns it; absent for the default tenant */
             tenant?: string;
         };

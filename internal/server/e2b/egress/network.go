@@ -1,7 +1,6 @@
-package e2b
+package egress
 
 import (
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,8 +8,8 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// network is what a sandbox may reach, as clients say it.
-type network struct {
+// Network is what a sandbox may reach, as clients of E2B say it.
+type Network struct {
 	Public   *bool             `json:"allowPublicTraffic"`
 	Allow    []string          `json:"allowOut"`
 	Deny     []string          `json:"denyOut"`
@@ -31,15 +30,15 @@ type rule struct {
 // everything are the ranges of all addresses.
 var everything = []string{"0.0.0.0/0", "::/0"}
 
-// request returns the network of a sandbox. Unless something else is said all public addresses may be
+// Request returns the network of a sandbox. Unless something else is said all public addresses may be
 // reached, as with E2B; a denial of everything leaves what is allowed by name.
-func (n *network) request(internet *bool) (*api.NetworkRequest, error) {
+func (n *Network) Request(internet *bool) (*api.NetworkRequest, error) {
 	out := &api.NetworkRequest{Profile: "open"}
 	if internet != nil && !*internet {
 		out.Profile = "none"
 	}
 	if n == nil {
-		return closed(out), nil
+		return Closed(out), nil
 	}
 	switch {
 	case n.Proxy != nil:
@@ -79,12 +78,12 @@ func (n *network) request(internet *bool) (*api.NetworkRequest, error) {
 	if err := n.treat(out); err != nil {
 		return nil, err
 	}
-	return closed(out), nil
+	return Closed(out), nil
 }
 
 // treat adds the headers that are put into requests. A rule by itself allows nothing: it is left out if
 // its host is not allowed otherwise.
-func (n *network) treat(out *api.NetworkRequest) error {
+func (n *Network) treat(out *api.NetworkRequest) error {
 	for host, list := range n.Rules {
 		var t api.NetworkTreatment
 		for _, r := range list {
@@ -139,8 +138,8 @@ func inserted(name, value string) (api.NetworkSecret, error) {
 // registries are those that the host is set up with, which need not be public.
 var registries = api.NetworkRule{Profile: "host-registries"}
 
-// closed returns no network in place of one that reaches nothing. One that is open reaches registries, too.
-func closed(n *api.NetworkRequest) *api.NetworkRequest {
+// Closed returns no network in place of one that reaches nothing. One that is open reaches registries, too.
+func Closed(n *api.NetworkRequest) *api.NetworkRequest {
 	if n.Profile == "none" && len(n.NetworkPolicy.Allow) == 0 {
 		return &api.NetworkRequest{Profile: "none"}
 	}
@@ -148,21 +147,4 @@ func closed(n *api.NetworkRequest) *api.NetworkRequest {
 		n.NetworkPolicy.Allow = append(n.NetworkPolicy.Allow, registries)
 	}
 	return n
-}
-
-// setNetwork replaces what a sandbox may reach.
-func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request) error {
-	var in network
-	if err := read(r, &in); err != nil {
-		return err
-	}
-	req, err := in.request(nil)
-	if err != nil {
-		return err
-	}
-	if _, err := s.svc.SetNetwork(r.Context(), inner(r.PathValue("id")), *req); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
 }

@@ -1,4 +1,4 @@
-package e2b
+package egress
 
 import (
 	"encoding/json"
@@ -32,11 +32,11 @@ func TestNetworks(t *testing.T) {
 		{nil, `{"httpsPorts":[8443]}`, ``, api.CodeUnsupported},
 		{nil, `{"rules":{"example.org":[{"transform":{"headers":{"A":"${e2b.identity.tokens.x}"}}}]}}`, ``, api.CodeUnsupported},
 	} {
-		var n *network
+		var n *Network
 		if err := json.Unmarshal([]byte(c.network), &n); err != nil {
 			t.Fatal(err)
 		}
-		got, err := n.request(c.internet)
+		got, err := n.Request(c.internet)
 		if api.CodeOf(err) != c.refused {
 			t.Errorf("%s: %v", c.network, err)
 			continue
@@ -67,25 +67,6 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotThereIsRefused: nothing that a client asks for is left out in silence.
-func TestWhatIsNotThereIsRefused(t *testing.T) {
-	for body, code := range map[string]api.Code{
-		`{}`: "", `{"autoPause":true}`: "", `{"metadata":{"a":"b"}}`: "",
-		`{"mcp":{"x":{}}}`:                           api.CodeUnsupported,
-		`{"iam":{"tokens":{}}}`:                      api.CodeUnsupported,
-		`{"autoPause":true,"autoPauseMemory":false}`: api.CodeUnsupported,
-		`{"metadata":{"e2b/user":"root"}}`:           api.CodeInvalid,
-	} {
-		var n newSandbox
-		if err := json.Unmarshal([]byte(body), &n); err != nil {
-			t.Fatal(err)
-		}
-		if err := n.unsupported(); api.CodeOf(err) != code {
-			t.Errorf("%s: %v", body, err)
-		}
-	}
-}
-
 // TestRules put headers into requests to hosts that are allowed, and allow none by themselves.
 func TestRules(t *testing.T) {
 	const rules = `"rules":{"api.example.org":[{"transform":{"headers":{"X-Team":"blue","Authorization":"Bearer ${e2b.secrets.llm-key}"}}},{}]}`
@@ -98,11 +79,11 @@ func TestRules(t *testing.T) {
 		`{"denyOut":["0.0.0.0/0"],` + rules + `}`:                                false,
 		`{"denyOut":["api.example.org"],` + rules + `}`:                          false,
 	} {
-		n := new(network)
+		n := new(Network)
 		if err := json.Unmarshal([]byte(text), n); err != nil {
 			t.Fatal(err)
 		}
-		got, err := n.request(nil)
+		got, err := n.Request(nil)
 		if err == nil {
 			err = got.Valid()
 		}
