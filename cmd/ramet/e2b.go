@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/internal/daemon"
 	"ramet.dev/ramet/internal/network/ca"
 	"ramet.dev/ramet/internal/server/e2b"
+	"ramet.dev/ramet/internal/server/e2b/grant"
 	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/storage/hostfs"
@@ -43,7 +44,7 @@ func besideE2B(p paths.Paths, opts cli.ServeOptions, log *slog.Logger) (daemon.B
 		}
 	}
 	b.Open = func(svc service.Service, at net.Addr) (http.Handler, func(), error) {
-		key, err := e2b.Key(p.E2BKey())
+		key, err := grant.Key(p.E2BKey())
 		if err != nil {
 			return nil, nil, err
 		}

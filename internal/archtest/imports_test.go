@@ -191,7 +191,9 @@ var arrows = []struct {
 		"internal/storage/store",
 	}, "the use cases; it serves no protocol and must never link gVisor, so that daemon code is tested without it"},
 
-	{"internal/server/e2b", []string{"internal/server/e2b/build", "internal/server/e2b/egress", "internal/server/e2b/envd", "internal/server/e2b/interpreter", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "api"}, "another interface to the same service: it must never know an implementation"},
+	{"internal/server/e2b", []string{"internal/server/e2b/build", "internal/server/e2b/egress", "internal/server/e2b/envd", "internal/server/e2b/grant", "internal/server/e2b/interpreter", "internal/server/front", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "api"}, "another interface to the same service: it must never know an implementation"},
+	{"internal/server/front", []string{"internal/service", "internal/service/access", "api"}, "who asks, and for how long; what is asked for is not its business"},
+	{"internal/server/e2b/grant", []string{"internal/service", "api"}, "what is derived from a key; what its holder does is not its business"},
 	{"internal/server/e2b/egress", []string{"api"}, "two notations of a network; which sandbox has it is not its business"},
 	{"internal/server/e2b/build", []string{"internal/service", "internal/service/access", "api"}, "steps that make a state; where it begins, and who may build, it is told"},
 	{"internal/server/e2b/envd", []string{"internal/service", "internal/service/access", "internal/service/audit", "api"}, "what is in a sandbox; who may call is not its business"},
@@ -199,14 +201,14 @@ var arrows = []struct {
 	{"internal/server/rest/drain", nil, "a count; what is counted is not its business"},
 	{"internal/server/rest/answer", []string{"internal/service/audit", "internal/httpwire", "api"}, "how failures are told; what failed is not its business"},
 	{"internal/server/rest/stream", []string{"internal/server/rest/answer", "internal/httpwire", "internal/peer", "api"}, "how bytes are framed; what they mean is not its business"},
-	{"internal/server/rest/auth", []string{"internal/server/rest/stream", "internal/server/portproxy", "internal/service", "internal/service/access", "internal/httpwire", "api"}, "who asks and what routes demand; it knows no operation"},
+	{"internal/server/rest/auth", []string{"internal/server/front", "internal/server/rest/stream", "internal/server/portproxy", "internal/service", "internal/service/access", "internal/httpwire", "api"}, "who asks and what routes demand; it knows no operation"},
 	{"internal/server/rest/route", []string{"internal/server/rest/answer", "internal/server/rest/auth", "internal/server/portproxy", "internal/service/access", "internal/httpwire", "api"}, "how operations are described; it never calls the service"},
 	{"internal/server/rest/openapi", []string{"internal/server/rest/auth", "internal/server/rest/route", "internal/httpwire", "api"}, "it describes operations and serves none"},
 	{"internal/server/rest/idempotent", []string{"internal/server/rest/answer", "internal/server/rest/route", "internal/service/audit", "internal/service", "internal/service/access", "internal/httpwire", "api"}, "it repeats answers; it knows no operation"},
 	{"internal/server/rest/control", []string{"internal/server/rest/answer", "internal/server/rest/route", "internal/server/rest/stream", "internal/service", "internal/service/access", "internal/httpwire", "api"}, "operations on sandboxes as wholes; it shares nothing with those inside of them but the ways to answer"},
-	{"internal/server/rest/dataplane", []string{"internal/server/rest/answer", "internal/server/rest/auth", "internal/server/rest/route", "internal/server/rest/stream", "internal/server/portproxy", "internal/service", "internal/service/access", "internal/httpwire", "internal/peer", "internal/tunnel", "api"}, "operations inside of sandboxes; it shares nothing with those on sandboxes as wholes but the ways to answer"},
+	{"internal/server/rest/dataplane", []string{"internal/server/front", "internal/server/rest/answer", "internal/server/rest/auth", "internal/server/rest/route", "internal/server/rest/stream", "internal/server/portproxy", "internal/service", "internal/service/access", "internal/httpwire", "internal/peer", "internal/tunnel", "api"}, "operations inside of sandboxes; it shares nothing with those on sandboxes as wholes but the ways to answer"},
 	{"internal/server/rest", []string{
-		"internal/server/rest/answer", "internal/server/rest/auth", "internal/server/rest/control", "internal/server/rest/dataplane", "internal/server/rest/drain", "internal/server/rest/idempotent", "internal/server/rest/openapi", "internal/server/rest/route", "internal/server/rest/stream",
+		"internal/server/front", "internal/server/rest/answer", "internal/server/rest/auth", "internal/server/rest/control", "internal/server/rest/dataplane", "internal/server/rest/drain", "internal/server/rest/idempotent", "internal/server/rest/openapi", "internal/server/rest/route", "internal/server/rest/stream",
 		"internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "internal/server/portproxy", "api",
 	}, "a protocol; it must never know an implementation of what it serves"},
 	{"internal/server/rest/apitest", []string{"internal/service", "internal/service/access", "internal/server/rest", "api"}, "a service for tests"},
@@ -280,7 +282,7 @@ var arrows = []struct {
 
 	{"cmd/ramet", []string{
 		"internal/bench", "internal/bench/stock", "internal/cli", "client", "internal/daemon", "internal/demo", "internal/doctor", "internal/service",
-		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/procfs", "internal/network/ca", "internal/observe/tracing", "internal/server/e2b", "internal/server/portproxy", "internal/storage/hostfs", "internal/workload",
+		"internal/engine/idlepoll", "internal/machine", "internal/node", "internal/node/meter", "internal/observe/metrics", "internal/storage/paths", "api", "internal/engine/sentrybin", "internal/observe/procfs", "internal/network/ca", "internal/observe/tracing", "internal/server/e2b", "internal/server/e2b/grant", "internal/server/portproxy", "internal/storage/hostfs", "internal/workload",
 	}, "the composition root; it must never link gVisor: the sentry is a program of its own, embedded"},
 	{"cmd/ramet-sentry", []string{"internal/sentry"}, "it starts for every sandbox, so it links nothing that a sandbox does not need"},
 	{"cmd/ramet-gateway", []string{"internal/network/process"}, "strangers talk to it, so it links nothing that the gateway does not need"},

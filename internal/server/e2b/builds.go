@@ -3,17 +3,19 @@ package e2b
 import (
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/e2b/build"
 	"ramet.dev/ramet/internal/server/e2b/egress"
 	"ramet.dev/ramet/internal/server/e2b/envd"
+	"ramet.dev/ramet/internal/server/e2b/grant"
+	"ramet.dev/ramet/internal/server/front"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 )
@@ -21,13 +23,13 @@ import (
 // builders are requests for builds of templates.
 type builders struct {
 	svc    service.Service
-	keys   keys
+	grants *grant.Grants
 	builds *build.Builds
 }
 
 func (b *builders) route(s *Server) {
 	s.route("POST /v3/templates", "snapshot-sandbox", b.begin)
-	s.route("GET /templates/{id}/files/{hash}", "", b.askUpload)
+	s.routeFor(api.ScopeAdmin, "GET /templates/{id}/files/{hash}", "", b.askUpload)
 	s.route("POST /v2/templates/{id}/builds/{build}", "snapshot-sandbox", b.start)
 	s.route("GET /templates/{id}/builds/{build}/status", "", b.status)
 	s.route("GET /templates/aliases/{alias}", "", b.alias)
@@ -96,18 +98,18 @@ func (b *builders) askUpload(w http.ResponseWriter, r *http.Request) error {
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" { // or a proxy with TLS has passed it on
 		scheme = "https"
 	}
-	to := url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path, RawQuery: url.Values{"tenant": {tenant}, "key": {b.keys.uploadKey(tenant, hash)}}.Encode()}
+	to := url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path, RawQuery: b.grants.Upload(front.SessionOf(r.Context()), hash, time.Now()).Encode()}
 	return reply(w, http.StatusCreated, map[string]any{"present": has, "url": to.String()})
 }
 
 // upload keeps files of a build. The address has the right to do so.
 func (b *builders) upload(w http.ResponseWriter, r *http.Request) {
-	q, hash := r.URL.Query(), r.PathValue("hash")
-	if subtle.ConstantTimeCompare([]byte(q.Get("key")), []byte(b.keys.uploadKey(q.Get("tenant"), hash))) != 1 {
-		envd.WriteError(w, errAccess)
-		return
+	hash := r.PathValue("hash")
+	session, err := b.grants.CheckUpload(r.Context(), r.URL.Query(), hash, time.Now())
+	if err == nil {
+		err = b.builds.Keep(session.Caller.Tenant, hash, r.Body)
 	}
-	if err := b.builds.Keep(q.Get("tenant"), hash, r.Body); err != nil {
+	if err != nil {
 		envd.WriteError(w, err)
 		return
 	}

@@ -3,7 +3,6 @@ package e2b
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,7 +15,9 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/e2b/envd"
+	"ramet.dev/ramet/internal/server/e2b/grant"
 	"ramet.dev/ramet/internal/server/e2b/interpreter"
+	"ramet.dev/ramet/internal/server/front"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/service/audit"
@@ -24,11 +25,11 @@ import (
 
 // inside is what is in sandboxes: the agent, the interpreter, and servers at ports.
 type inside struct {
-	svc   service.Service
-	keys  keys
-	log   *slog.Logger
-	agent *envd.Agent
-	cells *interpreter.Interpreter
+	svc    service.Service
+	grants *grant.Grants
+	log    *slog.Logger
+	agent  *envd.Agent
+	cells  *interpreter.Interpreter
 }
 
 var hostPattern = regexp.MustCompile(`^([0-9]{1,5})-([a-z0-9]{16})\.`)
@@ -84,63 +85,71 @@ func find(ctx context.Context, svc service.Sandboxes, id string) (*api.Sandbox, 
 	return nil, api.NotFound("sandbox", outer(id))
 }
 
-// signer returns the sandbox whose access token has signed the URL of a file.
-func (s *inside) signer(r *http.Request) (string, error) {
+// serveSigned serves a request for a file whose URL is signed and does not name the sandbox: the signature says which.
+func (s *inside) serveSigned(w http.ResponseWriter, r *http.Request) {
 	ctx, err := access.WithAllTenants(access.With(r.Context(), access.Owner(0)))
 	if err != nil {
-		return "", err
+		envd.WriteError(w, err)
+		return
 	}
 	all, err := s.svc.List(ctx, api.ListFilter{})
 	if err != nil {
-		return "", err
+		envd.WriteError(w, err)
+		return
 	}
+	among := make([]grant.Sandbox, len(all))
 	for i := range all {
-		if s.signedBy(r, access.OfRecord(all[i].Tenant), all[i].ID) == nil {
-			return all[i].ID, nil
-		}
+		among[i] = grant.Sandbox{Tenant: access.OfRecord(all[i].Tenant), ID: all[i].ID}
 	}
-	return "", api.Errorf(api.CodeUnknownUser, "the signature is that of no sandbox, or has expired")
+	id, session, err := s.grants.Signer(r.Context(), r.URL.Query(), operationOf(r), among, time.Now())
+	if err != nil {
+		envd.WriteError(w, err)
+		return
+	}
+	s.serveAs(w, r, id, agentPort, session)
 }
 
-// signedBy checks the signature of a request for a file of a sandbox.
-func (s *inside) signedBy(r *http.Request, tenant, id string) error {
-	operation := "write"
+// operationOf returns what a signature allows, so that r is allowed.
+func operationOf(r *http.Request) string {
 	if r.Method == http.MethodGet {
-		operation = "read"
+		return "read"
 	}
-	return signed(r.URL.Query(), operation, s.keys.accessToken(tenant, id), time.Now())
+	return "write"
 }
 
-// insider returns the tenant of the sandbox that a request is for, if its access token or its signature
-// says that its caller may use it.
-func (s *inside) insider(r *http.Request, id string) (tenant string, err error) {
+// insider returns the session by which a request may use a sandbox: that of the key which its access token or its
+// signature is derived from, or one of nobody if the port is public.
+func (s *inside) insider(r *http.Request, id string, port int) (*service.Session, error) {
 	token := r.Header.Get("X-Access-Token")
 	if token == "" {
 		token = r.Header.Get("E2B-Traffic-Access-Token")
 	}
 	if token != "" {
-		return s.keys.tenantOf(id, token)
+		return s.grants.Check(r.Context(), grant.Access, id, token)
 	}
 	ctx, err := access.WithAllTenants(access.With(r.Context(), access.Owner(0)))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	sb, err := find(ctx, s.svc, id)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	tenant = access.OfRecord(sb.Tenant)
-	if r.URL.Path == "/files" && r.URL.Query().Has("signature") {
-		return tenant, s.signedBy(r, tenant, id)
+	tenant := access.OfRecord(sb.Tenant)
+	switch port {
+	case agentPort: // a signature is for a file, and not for a server that has the same path
+		if r.URL.Path == "/files" && r.URL.Query().Has("signature") {
+			_, session, err := s.grants.Signer(r.Context(), r.URL.Query(), operationOf(r), []grant.Sandbox{{Tenant: tenant, ID: id}}, time.Now())
+			return session, err
+		}
+	case interpreterPort:
+	default:
+		if sb.Labels()[metaPublic] == "true" && r.Header.Get("X-API-KEY") == "" {
+			return &service.Session{Caller: access.Caller{Tenant: tenant}}, nil
+		}
 	}
-	if sb.Labels()[metaPublic] == "true" && r.Header.Get("X-API-KEY") == "" {
-		return tenant, errPublic
-	}
-	return "", errAccess
+	return nil, grant.ErrAccess
 }
-
-// errPublic says that a request may reach the ports of a sandbox, and nothing else.
-var errPublic = errors.New("the ports of the sandbox are public")
 
 // serve serves a request for the agent, the interpreter or a port of a sandbox. Its caller sees this
 // sandbox alone.
@@ -149,16 +158,19 @@ func (s *inside) serve(w http.ResponseWriter, r *http.Request, id string, port i
 		s.health(w, r, id)
 		return
 	}
-	tenant, err := s.insider(r, id)
-	if errors.Is(err, errPublic) && port != agentPort && port != interpreterPort {
-		err = nil
-	}
+	session, err := s.insider(r, id, port)
 	if err != nil {
 		envd.WriteError(w, err)
 		return
 	}
-	caller := access.Caller{Tenant: tenant, Scope: api.ScopeExec, Sandbox: id}
-	ctx := access.With(r.Context(), caller)
+	s.serveAs(w, r, id, port, session)
+}
+
+// serveAs serves a request of a session.
+func (s *inside) serveAs(w http.ResponseWriter, r *http.Request, id string, port int, session *service.Session) {
+	r, end := front.During(r, session.As(access.Caller{Tenant: session.Caller.Tenant, Scope: api.ScopeExec, Sandbox: id, Token: session.Caller.Token}))
+	defer end()
+	ctx := r.Context()
 	if err := s.svc.AuditReady(); err != nil && r.Method != http.MethodGet {
 		envd.WriteError(w, err)
 		return

@@ -17,7 +17,8 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/e2b/build"
 	"ramet.dev/ramet/internal/server/e2b/egress"
-	"ramet.dev/ramet/internal/service/access"
+	"ramet.dev/ramet/internal/server/e2b/grant"
+	"ramet.dev/ramet/internal/server/front"
 )
 
 // Metadata of sandboxes that say what clients of E2B have asked for.
@@ -93,8 +94,8 @@ type made struct {
 }
 
 // access returns what a client needs to reach a sandbox.
-func (s *Server) access(_ *http.Request, sb *api.Sandbox) made {
-	token := s.keys.accessToken(access.OfRecord(sb.Tenant), sb.ID)
+func (s *Server) access(r *http.Request, sb *api.Sandbox) made {
+	token := s.grants.Token(front.SessionOf(r.Context()), grant.Access, sb.ID)
 	m := made{
 		TemplateID: templateOf(sb), SandboxID: outer(sb.ID), ClientID: "ramet", EnvdVersion: envdVersion,
 		AccessToken: token, Domain: s.domain, Alias: templateOf(sb),
@@ -244,7 +245,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 		return api.NotFound("sandbox", outer(sb.ID))
 	}
 	d := describe(sb)
-	d.AccessToken, d.Domain = s.keys.accessToken(access.OfRecord(sb.Tenant), sb.ID), s.domain
+	d.AccessToken, d.Domain = s.grants.Token(front.SessionOf(r.Context()), grant.Access, sb.ID), s.domain
 	d.Lifecycle = &lifecycle{OnTimeout: "kill", AutoResume: sb.Lifecycle != nil && sb.Lifecycle.AutoWake}
 	if sb.Labels()[metaAutoPause] == "true" {
 		d.Lifecycle.OnTimeout = "pause"

@@ -14,9 +14,10 @@ import (
 	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/e2b/build"
 	"ramet.dev/ramet/internal/server/e2b/envd"
+	"ramet.dev/ramet/internal/server/e2b/grant"
 	"ramet.dev/ramet/internal/server/e2b/interpreter"
+	"ramet.dev/ramet/internal/server/front"
 	"ramet.dev/ramet/internal/service"
-	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/service/audit"
 )
 
@@ -32,7 +33,7 @@ const envdVersion = "0.6.7"
 // Config is the configuration of a Server.
 type Config struct {
 	Service service.Service
-	// Key is secret: access tokens are made with it. Servers with the same key accept each other's.
+	// Key is secret: access tokens are made with it, see package grant.
 	Key []byte
 	// Dir is for files that clients upload for builds. It is emptied.
 	Dir string
@@ -44,7 +45,7 @@ type Config struct {
 // Server is the interface of E2B as an http.Handler. It is safe for concurrent use.
 type Server struct {
 	svc       service.Service
-	keys      keys
+	grants    *grant.Grants
 	domain    string
 	mux       *http.ServeMux
 	routes    []string // of mux
@@ -56,9 +57,10 @@ type Server struct {
 
 // New returns a Server. Close ends what it does by itself.
 func New(cfg Config) (*Server, error) {
+	grants := grant.New(cfg.Key, cfg.Service)
 	s := &Server{
-		svc: cfg.Service, keys: cfg.Key, domain: cfg.Domain, mux: http.NewServeMux(),
-		inside:    &inside{svc: cfg.Service, keys: cfg.Key, log: cfg.Logger, agent: envd.New(cfg.Service), cells: interpreter.New(cfg.Service)},
+		svc: cfg.Service, grants: grants, domain: cfg.Domain, mux: http.NewServeMux(),
+		inside:    &inside{svc: cfg.Service, grants: grants, log: cfg.Logger, agent: envd.New(cfg.Service), cells: interpreter.New(cfg.Service)},
 		templates: &templates{svc: cfg.Service, log: cfg.Logger},
 	}
 	var err error
@@ -73,7 +75,7 @@ func New(cfg Config) (*Server, error) {
 	s.routeTemplates()
 	s.routeSecrets()
 	s.routeVolumes()
-	(&builders{svc: cfg.Service, keys: cfg.Key, builds: s.builds}).route(s)
+	(&builders{svc: cfg.Service, grants: grants, builds: s.builds}).route(s)
 	s.route("GET /health", "", func(w http.ResponseWriter, _ *http.Request) error { return reply(w, http.StatusOK, "ok") })
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		envd.WriteError(w, api.NotFound("route", r.Method+" "+r.URL.Path))
@@ -92,8 +94,8 @@ func (s *Server) Close() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, port, err := target(r)
 	if err == nil && id == "" && r.URL.Path == "/files" && r.URL.Query().Has("signature") {
-		id, err = s.inside.signer(r)
-		port = agentPort
+		s.inside.serveSigned(w, r)
+		return
 	}
 	if err != nil {
 		envd.WriteError(w, err)
@@ -109,10 +111,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // route serves a request about sandboxes as wholes, whose API key must have scope admin for changes. action
 // is the name of the change in the audit; empty for none.
 func (s *Server) route(pattern, action string, handle func(http.ResponseWriter, *http.Request) error) {
+	need := api.ScopeRead
+	if action != "" {
+		need = api.ScopeAdmin
+	}
+	s.routeFor(need, pattern, action, handle)
+}
+
+// routeFor is route for an API key of a scope.
+func (s *Server) routeFor(need api.Scope, pattern, action string, handle func(http.ResponseWriter, *http.Request) error) {
 	s.routes = append(s.routes, pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		ctx, end, err := s.caller(r, action != "")
-		defer end()
+		session, err := sessionOf(s.svc, r, need)
+		if err == nil {
+			var end context.CancelFunc
+			r, end = front.During(r, session)
+			defer end()
+		}
+		ctx := r.Context()
 		if err == nil && action != "" {
 			err = s.svc.AuditReady()
 			if r.Method == http.MethodDelete {
@@ -144,25 +160,20 @@ func (s *Server) Routes() []string {
 	return slices.Concat(s.routes, s.inside.agent.Routes(), interpreter.Routes())
 }
 
-// caller returns a context in which the holder of an API key is the caller, which ends with the key.
-func (s *Server) caller(r *http.Request, changes bool) (context.Context, context.CancelFunc, error) {
+// sessionOf returns the session of the API key of a request, which must have a scope.
+func sessionOf(svc service.Tokens, r *http.Request, need api.Scope) (*service.Session, error) {
 	secret, err := secretOf(r)
 	if err != nil {
-		return nil, func() {}, err
+		return nil, err
 	}
-	session, err := s.svc.Authenticate(r.Context(), secret, false)
+	session, err := svc.Authenticate(r.Context(), secret, false)
 	if err != nil {
-		return nil, func() {}, err
-	}
-	need := api.ScopeRead
-	if changes {
-		need = api.ScopeAdmin
+		return nil, err
 	}
 	if !session.Caller.Scope.Covers(need) {
-		return nil, func() {}, api.Errorf(api.CodeForbidden, "the API key has scope %s, and this needs %s", session.Caller.Scope, need)
+		return nil, api.Errorf(api.CodeForbidden, "the API key has scope %s, and this needs %s", session.Caller.Scope, need)
 	}
-	ctx, cancel := context.WithCancel(access.With(r.Context(), session.Caller))
-	return ctx, cancel, nil
+	return session, nil
 }
 
 // secretOf returns the token of Ramet of a request: its API key, in either form.

@@ -2,13 +2,20 @@ package e2b
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/server/e2b/grant"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
@@ -22,12 +29,146 @@ func newServer(t *testing.T, svc *apitest.Service) *Server {
 	if svc.ListFunc == nil {
 		svc.ListFunc = func(context.Context, api.ListFilter) ([]api.Sandbox, error) { return nil, nil }
 	}
-	s, err := New(Config{Service: svc, Key: newTokens(), Dir: t.TempDir() + "/files", Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Config{Service: svc, Key: make([]byte, 32), Dir: t.TempDir() + "/files", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// keys are API keys by their secrets, of tenant acme.
+type keys map[string]api.Scope
+
+func (k keys) install(svc *apitest.Service) {
+	svc.SessionOfFunc = func(_ context.Context, key string) (*service.Session, error) {
+		scope, ok := k[key]
+		if !ok {
+			return nil, api.Errorf(api.CodeUnknownUser, "no such key")
+		}
+		return &service.Session{Key: key, Caller: access.Caller{Tenant: "acme", Scope: scope, Token: "tok_" + key}}, nil
+	}
+	svc.AuthenticateFunc = func(ctx context.Context, secret string, _ bool) (*service.Session, error) {
+		return svc.SessionOf(ctx, strings.TrimPrefix(secret, httpwire.SecretPrefix))
+	}
+	svc.SessionsFunc = func(ctx context.Context, tenant string) (all []*service.Session) {
+		for key := range k {
+			if s, err := svc.SessionOf(ctx, key); err == nil && tenant == "acme" {
+				all = append(all, s)
+			}
+		}
+		return all
+	}
+}
+
+// ask sends a request with headers NAME: VALUE.
+func ask(s http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+// TestKeysGetWhatTheirScopeCovers asks with keys of each scope for what lets its holder write.
+func TestKeysGetWhatTheirScopeCovers(t *testing.T) {
+	svc := &apitest.Service{
+		ListFunc: func(context.Context, api.ListFilter) ([]api.Sandbox, error) {
+			return []api.Sandbox{{ID: boxID, Tenant: "acme", State: api.StateRunning}}, nil
+		},
+		VolumeFuncs: apitest.VolumeFuncs{GetVolumeFunc: func(context.Context, string) (*api.Volume, error) {
+			return &api.Volume{ID: "vol_aaaaaaaaaaaaaaaa", Tenant: "acme"}, nil
+		}},
+	}
+	all := keys{"r": api.ScopeRead, "e": api.ScopeExec, "a": api.ScopeAdmin}
+	all.install(svc)
+	s := newServer(t, svc)
+	hash := strings.Repeat("0", 64)
+	token := func(key, path, field string) (int, string) {
+		w := ask(s, "GET", path, "", "X-API-KEY: "+httpwire.SecretPrefix+key)
+		var got map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		text, _ := got[field].(string)
+		return w.Code, text
+	}
+	for _, c := range []struct {
+		path, field, has string
+		status           int // of a key without it
+	}{
+		{"/sandboxes/" + outer(boxID), "envdAccessToken", "ea", 200}, {"/volumes/vol_aaaaaaaaaaaaaaaa", "token", "a", 200},
+		{"/templates/x/files/" + hash, "url", "a", 403},
+	} {
+		for key := range all {
+			status, got := token(key, c.path, c.field)
+			want := strings.Contains(c.has, key)
+			if (got != "") != want || !want && status != c.status {
+				t.Errorf("key %s at %s: %d and %q", key, c.path, status, got)
+			}
+		}
+	}
+
+	// What was given ends with the key.
+	_, access := token("e", "/sandboxes/"+outer(boxID), "envdAccessToken")
+	use := func() int {
+		return ask(s, "GET", "/envs", "", "E2b-Sandbox-Id: "+outer(boxID), "X-Access-Token: "+access).Code
+	}
+	if got := use(); got != 200 {
+		t.Errorf("the access token of a key: %d", got)
+	}
+	delete(all, "e")
+	if got := use(); got != 401 {
+		t.Errorf("the access token of a key that has ended: %d", got)
+	}
+}
+
+// TestASignatureIsForFilesAlone, and not for a server at another port that has the path.
+func TestASignatureIsForFilesAlone(t *testing.T) {
+	dialed := 0
+	svc := &apitest.Service{
+		ListFunc: func(context.Context, api.ListFilter) ([]api.Sandbox, error) {
+			return []api.Sandbox{{ID: boxID, Tenant: "acme", State: api.StateRunning}}, nil
+		},
+		DialPortFunc: func(context.Context, string, uint16, time.Duration) (service.PortConn, error) {
+			dialed++
+			return nil, api.Errorf(api.CodeUnavailable, "no server")
+		},
+		Files: missing{},
+	}
+	keys{"e": api.ScopeExec}.install(svc)
+	s := newServer(t, svc)
+	session, err := svc.SessionOf(t.Context(), "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte("/a:read::" + s.grants.Token(session, grant.Access, boxID)))
+	target := "/files?" + url.Values{"path": {"/a"}, "signature": {"v1_" + base64.RawStdEncoding.EncodeToString(sum[:])}}.Encode()
+	for _, c := range []struct {
+		port, path string
+		want       int
+	}{{"", target, 404}, {"49983", target, 404}, {"8000", target, 401}, {"49999", target, 401}, {"49983", "/envs" + target[6:], 401}} {
+		headers := []string{"E2b-Sandbox-Id: " + outer(boxID), "E2b-Sandbox-Port: " + c.port}
+		if c.port == "" {
+			headers = nil // the signature names the sandbox
+		}
+		if w := ask(s, "GET", c.path, "", headers...); w.Code != c.want {
+			t.Errorf("port %q, %.6s: %d %s, want %d", c.port, c.path, w.Code, w.Body, c.want)
+		}
+	}
+	if dialed != 0 {
+		t.Error("a server of the sandbox was reached")
+	}
+}
+
+// missing has no files.
+type missing struct{ service.Files }
+
+func (missing) OpenFile(_ context.Context, _ string, f api.FileRef) (service.OpenFile, error) {
+	return nil, api.NotFound("file", f.Path)
 }
 
 // TestASandboxCannotOpenItsPorts asks for a port of a sandbox whose ports are public, by its own word and by that of

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/grant"
+	"ramet.dev/ramet/internal/server/front"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/service/audit"
 )
 
 func (s *Server) routeVolumes() {
-	v := shared{s.svc, s.keys}
+	v := shared{s.svc, s.grants}
 	s.route("POST /volumes", "create-volume", v.create)
 	s.route("GET /volumes", "", v.list)
 	s.route("GET /volumes/{id}", "", v.get)
@@ -35,15 +37,16 @@ func (s *Server) contents(pattern string, handle func(http.ResponseWriter, *http
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("id")
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		tenant, err := s.keys.tenantOf(id, token)
-		if err == nil && !api.IsID(api.KindVolume, id) {
-			err = errAccess // that of a sandbox
-		}
+		session, err := s.grants.Check(r.Context(), grant.Volume, id, token)
 		if err != nil {
 			writeError(w, err)
 			return
 		}
-		ctx := access.With(r.Context(), access.Itself(tenant, id))
+		caller := access.Itself(session.Caller.Tenant, id)
+		caller.Token = session.Caller.Token
+		r, end := front.During(r, session.As(caller))
+		defer end()
+		ctx := r.Context()
 		if r.Method != http.MethodGet {
 			var note *audit.Note
 			ctx, note = audit.Begin(ctx, "change-volume", "")
@@ -58,8 +61,8 @@ func (s *Server) contents(pattern string, handle func(http.ResponseWriter, *http
 
 // shared are the volumes of a tenant, as clients of E2B see them.
 type shared struct {
-	svc  service.Volumes
-	keys keys
+	svc    service.Volumes
+	grants *grant.Grants
 }
 
 type volume struct {
@@ -68,9 +71,9 @@ type volume struct {
 	Token    string `json:"token,omitempty"`
 }
 
-// describe returns a volume with the token for its files.
-func (v shared) describe(d *api.Volume) volume {
-	return volume{d.ID, d.Name, v.keys.accessToken(access.OfRecord(d.Tenant), d.ID)}
+// describe returns a volume with the token for its files, if the caller may have that.
+func (v shared) describe(r *http.Request, d *api.Volume) volume {
+	return volume{d.ID, d.Name, v.grants.Token(front.SessionOf(r.Context()), grant.Volume, d.ID)}
 }
 
 func (v shared) create(w http.ResponseWriter, r *http.Request) error {
@@ -84,7 +87,7 @@ func (v shared) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusCreated, v.describe(made))
+	return reply(w, http.StatusCreated, v.describe(r, made))
 }
 
 func (v shared) list(w http.ResponseWriter, r *http.Request) error {
@@ -104,7 +107,7 @@ func (v shared) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, v.describe(d))
+	return reply(w, http.StatusOK, v.describe(r, d))
 }
 
 func (v shared) remove(w http.ResponseWriter, r *http.Request) error {

@@ -22,6 +22,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/server/front"
 	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/service"
 )
@@ -167,7 +168,7 @@ func (x *portProxy) serve(w *responseWriter, r *http.Request, p *proxied) {
 		x.WriteProblem(w, r, err)
 		return
 	}
-	r, end := auth.During(r, s)
+	r, end := front.During(r, s)
 	defer end()
 	stream.UnboundBody(r) // the server in the sandbox decides how long it waits
 	x.reverse.ServeHTTP(finalWriter{w, w.Header().Get(httpwire.RequestIDHeader)}, r.WithContext(context.WithValue(r.Context(), proxiedKey{}, p)))

@@ -38,6 +38,12 @@ var secretText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadd
 
 type digest [sha256.Size]byte
 
+// generation names a secret without telling it.
+func (d digest) generation() string {
+	sum := sha256.Sum256(append([]byte("generation\x00"), d[:]...))
+	return hex.EncodeToString(sum[:8])
+}
+
 // MarshalText implements encoding.TextMarshaler.
 func (d digest) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(d[:])), nil }
 
@@ -204,22 +210,74 @@ func (r *Registry) Authenticate(_ context.Context, secret string, inURL bool) (*
 	if e == nil || r.expired(&e.rec) {
 		return nil, errUnknown
 	}
-	s := &service.Session{Caller: callerOf(&e.rec.Token), Gone: e.gone}
-	if e.rec.ExpiresAt != nil {
-		s.Until = *e.rec.ExpiresAt
-	}
-	if subtle.ConstantTimeCompare(sum[:], e.rec.Secret[:]) != 1 { // it is the old secret, or the map is wrong
-		if e.rec.Old == nil || subtle.ConstantTimeCompare(sum[:], e.rec.Old[:]) != 1 || !r.now().Before(e.rec.OldUntil) {
-			return nil, errUnknown
-		}
-		if s.Until.IsZero() || e.rec.OldUntil.Before(s.Until) {
-			s.Until = e.rec.OldUntil
-		}
+	s := r.session(e, sum)
+	if s == nil {
+		return nil, errUnknown
 	}
 	if inURL && !e.rec.Browser {
 		return nil, api.Errorf(api.CodeUnknownUser, "only tokens that were made for browsers may stand in a URL: send it as Authorization: Bearer")
 	}
 	return s, nil
+}
+
+// session returns the session of one of the secrets of e, or nil if it is not valid.
+func (r *Registry) session(e *entry, sum digest) *service.Session {
+	s := &service.Session{Caller: callerOf(&e.rec.Token), Gone: e.gone, Key: e.rec.ID + "." + sum.generation()}
+	if e.rec.ExpiresAt != nil {
+		s.Until = *e.rec.ExpiresAt
+	}
+	if subtle.ConstantTimeCompare(sum[:], e.rec.Secret[:]) != 1 { // it is the old secret, or the map is wrong
+		if e.rec.Old == nil || subtle.ConstantTimeCompare(sum[:], e.rec.Old[:]) != 1 || !r.now().Before(e.rec.OldUntil) {
+			return nil
+		}
+		if s.Until.IsZero() || e.rec.OldUntil.Before(s.Until) {
+			s.Until = e.rec.OldUntil
+		}
+	}
+	return s
+}
+
+// SessionOf returns the session of the secret that key names, see service.Session.
+func (r *Registry) SessionOf(_ context.Context, key string) (*service.Session, error) {
+	id, _, _ := strings.Cut(key, ".")
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if e := r.tokens[id]; e != nil {
+		for _, s := range r.sessions(e) {
+			if s.Key == key {
+				return s, nil
+			}
+		}
+	}
+	return nil, errUnknown
+}
+
+// Sessions returns the sessions of all valid secrets of a tenant, in the order of their keys.
+func (r *Registry) Sessions(_ context.Context, tenant string) []*service.Session {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var all []*service.Session
+	for _, e := range r.tokens {
+		if e.rec.Tenant == tenant {
+			all = append(all, r.sessions(e)...)
+		}
+	}
+	slices.SortFunc(all, func(a, b *service.Session) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
+
+// sessions returns the sessions of the valid secrets of e.
+func (r *Registry) sessions(e *entry) (all []*service.Session) {
+	if r.expired(&e.rec) {
+		return nil
+	}
+	all = append(all, r.session(e, e.rec.Secret))
+	if e.rec.Old != nil {
+		if s := r.session(e, *e.rec.Old); s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 func callerOf(t *api.Token) access.Caller {

@@ -398,3 +398,55 @@ func TestTokenChangesItself(t *testing.T) {
 		t.Errorf("removal: %v", err)
 	}
 }
+
+// TestKeysNameSecrets follows what is derived from a token through a rotation and its end.
+func TestKeysNameSecrets(t *testing.T) {
+	b := newBench(t)
+	tok := b.make(owner, api.TokenRequest{Tenant: "acme", Scope: api.ScopeExec})
+	b.make(owner, api.TokenRequest{Tenant: "other", Scope: api.ScopeExec})
+	keyOf := func(secret string) string {
+		t.Helper()
+		s, err := b.Authenticate(context.Background(), secret, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Key
+	}
+	check := func(what string, all int, keys ...string) {
+		t.Helper()
+		list := b.Sessions(context.Background(), "acme")
+		if len(list) != all {
+			t.Errorf("%s: %d sessions, want %d", what, len(list), all)
+		}
+		for _, key := range keys {
+			if s, err := b.SessionOf(context.Background(), key); err != nil || s.Key != key || s.Caller.Token != tok.ID {
+				t.Errorf("%s: %+v, %v", what, s, err)
+			}
+		}
+	}
+	first := keyOf(tok.Secret)
+	if strings.Contains(tok.Secret, strings.TrimPrefix(first, tok.ID+".")) {
+		t.Errorf("the key %s has a part of the secret", first)
+	}
+	check("at first", 1, first)
+	rotated, err := b.RotateToken(owner, tok.ID, api.RotateRequest{GraceSeconds: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := keyOf(rotated.Secret)
+	if first == second {
+		t.Error("a rotation leaves the key")
+	}
+	check("within the grace", 2, first, second)
+	b.at = b.at.Add(61 * time.Second)
+	check("after the grace", 1, second)
+	for _, key := range []string{"", first, tok.ID, tok.ID + ".", second + "0"} {
+		if s, err := b.SessionOf(context.Background(), key); api.CodeOf(err) != api.CodeUnknownUser {
+			t.Errorf("key %q: %+v, %v", key, s, err)
+		}
+	}
+	if err := b.RemoveToken(owner, tok.ID); err != nil {
+		t.Fatal(err)
+	}
+	check("at the end", 0)
+}

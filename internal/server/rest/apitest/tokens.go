@@ -15,6 +15,8 @@ func Owner(*http.Request) (access.Caller, bool) { return access.Owner(0), true }
 // TokenFuncs are the functions of a Service that are about tokens.
 type TokenFuncs struct {
 	AuthenticateFunc func(context.Context, string, bool) (*service.Session, error)
+	SessionOfFunc    func(context.Context, string) (*service.Session, error)
+	SessionsFunc     func(context.Context, string) []*service.Session
 	CreateTokenFunc  func(context.Context, api.TokenRequest) (*api.IssuedToken, error)
 	TokensFunc       func(context.Context) ([]api.Token, error)
 	RotateTokenFunc  func(context.Context, string, api.RotateRequest) (*api.IssuedToken, error)
@@ -27,6 +29,22 @@ func (s *TokenFuncs) Authenticate(ctx context.Context, secret string, inURL bool
 		return nil, api.Errorf(api.CodeUnknownUser, "the test knows no tokens")
 	}
 	return s.AuthenticateFunc(ctx, secret, inURL)
+}
+
+// SessionOf implements service.Tokens.
+func (s *TokenFuncs) SessionOf(ctx context.Context, key string) (*service.Session, error) {
+	if s.SessionOfFunc == nil {
+		return nil, api.Errorf(api.CodeUnknownUser, "the test knows no tokens")
+	}
+	return s.SessionOfFunc(ctx, key)
+}
+
+// Sessions implements service.Tokens.
+func (s *TokenFuncs) Sessions(ctx context.Context, tenant string) []*service.Session {
+	if s.SessionsFunc == nil {
+		return nil
+	}
+	return s.SessionsFunc(ctx, tenant)
 }
 
 // CreateToken implements service.Tokens.

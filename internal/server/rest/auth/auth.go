@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"time"
 
 	"ramet.dev/ramet/internal/server/rest/stream"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/server/front"
 	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
@@ -21,7 +21,6 @@ type Identify func(*http.Request) (access.Caller, bool)
 var (
 	ErrNoToken = api.Errorf(api.CodeUnknownUser, "no token was given: send one as Authorization: Bearer, or use the daemon's socket")
 	errForeign = api.Errorf(api.CodeUnknownUser, "the bearer token is none of Ramet's, which begin with %s", httpwire.SecretPrefix)
-	errRevoked = api.Errorf(api.CodeUnknownUser, "the token is no longer valid")
 	errInURL   = api.Errorf(api.CodeUnknownUser, "a token in a URL is taken for WebSockets and event streams only, of browsers: send it as Authorization: Bearer")
 )
 
@@ -75,42 +74,6 @@ func (a *Authenticator) Authenticate(r *http.Request, secret string, inURL, mayB
 	return nil, ErrNoToken
 }
 
-type sessionKey struct{}
-
-// During returns r with the caller in its context, which ends with s.
-func During(r *http.Request, s *service.Session) (*http.Request, context.CancelFunc) {
-	ctx := context.WithValue(access.With(r.Context(), s.Caller), sessionKey{}, s)
-	ctx, cancel := context.WithCancelCause(ctx)
-	ends := []func(){func() { cancel(nil) }}
-	if !s.Until.IsZero() {
-		timer := time.AfterFunc(time.Until(s.Until), func() { cancel(errRevoked) })
-		ends = append(ends, func() { timer.Stop() })
-	}
-	if s.Gone != nil {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			select {
-			case <-s.Gone:
-				cancel(errRevoked)
-			case <-ctx.Done():
-			}
-		}()
-		ends = append(ends, func() { <-done })
-	}
-	return r.WithContext(ctx), func() {
-		for _, end := range ends {
-			end()
-		}
-	}
-}
-
-// SessionOf returns the session of a request.
-func SessionOf(ctx context.Context) *service.Session {
-	s, _ := ctx.Value(sessionKey{}).(*service.Session)
-	return s
-}
-
 // Admit returns r with its caller in the context, or an error if the caller may not use the
 // route.
 func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route string) (*http.Request, context.CancelFunc, error) {
@@ -123,7 +86,7 @@ func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route stri
 	s, err := a.Authenticate(r, secret, inURL, need.InURL && isStream(r))
 	end := func() {}
 	if err == nil {
-		r, end = During(r, s)
+		r, end = front.During(r, s)
 	}
 	// A request with a mangled token is not admitted as one of the owner.
 	if err == nil && strings.HasPrefix(strings.ToLower(r.Header.Get("Authorization")), "bearer ") {

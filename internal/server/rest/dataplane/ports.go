@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"ramet.dev/ramet/internal/server/front"
 	"ramet.dev/ramet/internal/server/rest/answer"
-	"ramet.dev/ramet/internal/server/rest/auth"
 	"ramet.dev/ramet/internal/server/rest/route"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -185,7 +185,7 @@ func (h *ports) openPortSession(ctx context.Context, in *portSessionInput) (*rou
 
 // portSession returns a session for a port, which ends with that of the caller.
 func portSession(ctx context.Context, id string, port uint16) portproxy.Session {
-	by := auth.SessionOf(ctx)
+	by := front.SessionOf(ctx)
 	c := by.Caller
 	return portproxy.Session{
 		Sandbox: id, Port: port, Until: by.Until, Gone: by.Gone,
