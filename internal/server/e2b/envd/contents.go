@@ -140,7 +140,8 @@ type composeRequest struct {
 	User        string   `json:"username"`
 }
 
-// compose makes one file of several, in their order, and removes them.
+// compose makes one file of several, in their order, and removes them. It writes beside the destination, which may be
+// among them and stays as it was if one of them cannot be read.
 func (c *contents) compose(w http.ResponseWriter, r *http.Request) {
 	s := contentsOf(r)
 	var in composeRequest
@@ -149,20 +150,19 @@ func (c *contents) compose(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.User = cmp.Or(in.User, s.User)
-	for i, p := range in.Sources {
-		f, err := c.svc.OpenFile(r.Context(), s.ID, s.ref(p))
-		if err != nil {
-			WriteError(w, err)
-			return
-		}
-		_, err = c.svc.WriteFile(r.Context(), s.ID, api.WriteRequest{FileRef: s.ref(in.Destination), Parents: true, Append: i > 0}, f)
-		f.Close()
-		if err != nil {
-			WriteError(w, err)
-			return
-		}
+	from := &joined{sources: in.Sources, open: func(p string) (io.ReadCloser, error) { return c.svc.OpenFile(r.Context(), s.ID, s.ref(p)) }}
+	defer from.Close()
+	made, err := c.svc.WriteFile(r.Context(), s.ID, api.WriteRequest{FileRef: s.ref(in.Destination), Parents: true, Atomic: true}, from)
+	if err = cmp.Or(from.failed, err); err != nil {
+		WriteError(w, err)
+		return
 	}
 	for _, p := range in.Sources {
+		ref := s.ref(p)
+		ref.NoFollow = true
+		if f, err := c.svc.StatFile(r.Context(), s.ID, ref); err == nil && f.ETag != "" && f.ETag == made.ETag {
+			continue // the destination, by whatever name
+		}
 		if _, err := c.remove(r.Context(), s, &pathRequest{p}); err != nil {
 			WriteError(w, err)
 			return
@@ -170,6 +170,48 @@ func (c *contents) compose(w http.ResponseWriter, r *http.Request) {
 	}
 	p := s.absolute(in.Destination)
 	writeJSON(w, http.StatusOK, written{Name: path.Base(p), Type: "file", Path: p})
+}
+
+// joined reads files one after the other.
+type joined struct {
+	sources []string // that are left
+	open    func(string) (io.ReadCloser, error)
+	file    io.ReadCloser
+	failed  error
+}
+
+// Read implements io.Reader.
+func (j *joined) Read(b []byte) (int, error) {
+	for {
+		if j.file == nil {
+			if len(j.sources) == 0 {
+				return 0, io.EOF
+			}
+			if j.file, j.failed = j.open(j.sources[0]); j.failed != nil {
+				j.file = nil
+				return 0, j.failed
+			}
+			j.sources = j.sources[1:]
+		}
+		n, err := j.file.Read(b)
+		if err == io.EOF {
+			err = j.Close()
+		}
+		if n > 0 || err != nil {
+			j.failed = err
+			return n, err
+		}
+	}
+}
+
+// Close closes the file that is being read.
+func (j *joined) Close() error {
+	if j.file == nil {
+		return nil
+	}
+	err := j.file.Close()
+	j.file = nil
+	return err
 }
 
 // fileName returns the name of a part of a form with the directories in it, which package multipart leaves out.

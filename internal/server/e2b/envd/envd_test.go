@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -268,4 +269,58 @@ func FuzzMessages(f *testing.F) {
 		r.Header.Set("Content-Type", media)
 		serve(t, &apitest.Service{Files: apitest.NewMemFiles()}, r, Sandbox{Default: "user"})
 	})
+}
+
+// files is a machine with files alone.
+type files struct {
+	fake
+	*apitest.MemFiles
+}
+
+func (f *files) StatFile(ctx context.Context, sb string, ref api.FileRef) (*api.FileInfo, error) {
+	return f.MemFiles.StatFile(ctx, sb, ref)
+}
+
+func (f *files) WriteFile(ctx context.Context, sb string, req api.WriteRequest, from io.Reader) (*api.FileInfo, error) {
+	return f.MemFiles.WriteFile(ctx, sb, req, from)
+}
+
+// TestCompose joins files, of which the destination may be one.
+func TestCompose(t *testing.T) {
+	for _, c := range []struct {
+		body   string
+		status int
+		want   string // contents of /a, /b and /c
+	}{
+		{`{"source_paths":["/a","/b"],"destination":"/c"}`, 200, "-,-,onetwo!"},
+		{`{"source_paths":["/a"],"destination":"/a"}`, 200, "one,two!,old"},
+		{`{"source_paths":["/b","/a"],"destination":"/a"}`, 200, "two!one,-,old"},
+		{`{"source_paths":["/a","/b","/a"],"destination":"/b"}`, 200, "-,onetwo!one,old"},
+		{`{"source_paths":["/a","/none"],"destination":"/c"}`, 404, "one,two!,old"},
+		{`{"source_paths":[],"destination":"/c"}`, 400, "one,two!,old"},
+	} {
+		f := &files{MemFiles: apitest.NewMemFiles()}
+		for name, data := range map[string]string{"/a": "one", "/b": "two!", "/c": "old"} {
+			f.Put(name, tar.TypeReg, 0o644, data)
+		}
+		r := httptest.NewRequest(http.MethodPost, "/files/compose", strings.NewReader(c.body))
+		if res := serve(t, f, r, Sandbox{ID: "sbx"}); res.StatusCode != c.status {
+			t.Errorf("%s: %d", c.body, res.StatusCode)
+		}
+		var got []string
+		for _, name := range []string{"/a", "/b", "/c"} {
+			data := "-"
+			if o, err := f.OpenFile(t.Context(), "sbx", api.FileRef{Path: name}); err == nil {
+				b, err := io.ReadAll(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				data = string(b)
+			}
+			got = append(got, data)
+		}
+		if text := strings.Join(got, ","); text != c.want {
+			t.Errorf("%s: %s, want %s", c.body, text, c.want)
+		}
+	}
 }
