@@ -82,7 +82,7 @@ var arrows = []struct {
 	{"internal/observe/tracing", []string{"api"}, "it is told what happens; who does it is not its business"},
 	{"internal/observe/metrics", []string{"api"}, "it is told what happens; who does it is not its business"},
 	{"internal/server/portproxy", []string{"internal/service/access", "internal/httpwire", "api"}, "headers, hosts and who was let in; it opens no connection and knows no route"},
-	{"internal/server/portguard", []string{"api", "internal/httpwire", "internal/server/portproxy"}, "requests that carry a token; which ports there are, and how a sandbox is reached, is not its business"},
+	{"internal/server/portguard", []string{"internal/server/front", "api", "internal/httpwire", "internal/server/portproxy"}, "requests that carry a token; which ports there are, and how a sandbox is reached, is not its business"},
 	{"internal/httpwire", []string{"api"}, "what server and client agree on; it knows neither"},
 
 	{"internal/storage/pack", []string{"internal/storage/cowfs", "internal/storage/erofs", "internal/storage/pages"}, "files in, archives out: it knows neither what a sandbox nor what an image store is"},
@@ -191,7 +191,7 @@ var arrows = []struct {
 		"internal/storage/store",
 	}, "the use cases; it serves no protocol and must never link gVisor, so that daemon code is tested without it"},
 
-	{"internal/server/e2b", []string{"internal/server/e2b/build", "internal/server/e2b/egress", "internal/server/e2b/envd", "internal/server/e2b/grant", "internal/server/e2b/interpreter", "internal/server/front", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "api"}, "another interface to the same service: it must never know an implementation"},
+	{"internal/server/e2b", []string{"internal/server/e2b/build", "internal/server/e2b/egress", "internal/server/e2b/envd", "internal/server/e2b/grant", "internal/server/e2b/interpreter", "internal/server/front", "internal/server/portproxy", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "api"}, "another interface to the same service: it must never know an implementation"},
 	{"internal/server/front", []string{"internal/service", "internal/service/access", "api"}, "who asks, and for how long; what is asked for is not its business"},
 	{"internal/server/e2b/grant", []string{"internal/service", "api"}, "what is derived from a key; what its holder does is not its business"},
 	{"internal/server/e2b/egress", []string{"api"}, "two notations of a network; which sandbox has it is not its business"},

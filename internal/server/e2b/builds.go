@@ -107,6 +107,7 @@ func (b *builders) upload(w http.ResponseWriter, r *http.Request) {
 	hash := r.PathValue("hash")
 	session, err := b.grants.CheckUpload(r.Context(), r.URL.Query(), hash, time.Now())
 	if err == nil {
+		front.Body(w, r, 0) // Keep counts
 		err = b.builds.Keep(session.Caller.Tenant, hash, r.Body)
 	}
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"ramet.dev/ramet/internal/server/e2b/grant"
 	"ramet.dev/ramet/internal/server/e2b/interpreter"
 	"ramet.dev/ramet/internal/server/front"
+	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/service"
 	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/service/audit"
@@ -196,8 +197,14 @@ func (s *inside) serveAs(w http.ResponseWriter, r *http.Request, id string, port
 	user, dir := s.worker(ctx, id)
 	switch port {
 	case agentPort:
+		if r.URL.Path == envd.StreamInput {
+			front.Unbound(w) // a terminal may be silent
+		} else {
+			front.Body(w, r, 0) // the agent counts
+		}
 		s.agent.Serve(w, r, envd.Sandbox{ID: id, Default: user, Dir: dir, Env: map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": outer(id)}})
 	case interpreterPort:
+		front.Body(w, r, 0) // the interpreter counts
 		s.cells.Serve(w, r, id, user)
 	default:
 		s.proxy(w, r, id, port)
@@ -245,19 +252,38 @@ func (s *inside) health(w http.ResponseWriter, r *http.Request, id string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// proxy passes a request on to a port of a sandbox.
+// ours are the headers of requests that are for this server.
+var ours = []string{"X-Access-Token", "X-API-KEY", "E2B-Traffic-Access-Token", "E2b-Sandbox-Id", "E2b-Sandbox-Port"}
+
+// proxy passes a request on to a port of a sandbox: without what is for the daemon, and the answer without headers that
+// affect more than the server's own pages.
 func (s *inside) proxy(w http.ResponseWriter, r *http.Request, id string, port int) {
-	for _, h := range []string{"X-Access-Token", "X-API-KEY", "E2B-Traffic-Access-Token", "E2b-Sandbox-Id", "E2b-Sandbox-Port"} {
-		r.Header.Del(h)
-	}
+	front.Unbound(w)                               // the server in the sandbox decides how long it waits
+	shared := r.Header.Get("E2b-Sandbox-Id") != "" // the origin, with other sandboxes
 	ctx := r.Context()
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return s.svc.DialPort(ctx, id, uint16(port), 0)
-	}}
+	transport := &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 1 << 20,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return s.svc.DialPort(ctx, id, uint16(port), 0)
+		},
+	}
 	(&httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)})
 			p.Out.Host = p.In.Host
+			for _, h := range ours {
+				p.Out.Header.Del(h)
+			}
+			portproxy.CleanRequest(p.Out.Header, "", "")
+			_, p.Out.URL.RawQuery = portproxy.CutToken(p.In.URL.RawQuery)
+			p.SetXForwarded()
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			portproxy.CleanResponse(resp.Header, "", r.Host, r.Host)
+			if shared {
+				resp.Header.Del("Service-Worker-Allowed")
+			}
+			return nil
 		},
 		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -267,7 +293,7 @@ func (s *inside) proxy(w http.ResponseWriter, r *http.Request, id string, port i
 			}
 			envd.WriteError(w, err)
 		},
-	}).ServeHTTP(w, r)
+	}).ServeHTTP(portproxy.Final(w), r)
 }
 
 // worker returns who works in a sandbox, and where, unless a request says otherwise.

@@ -92,6 +92,7 @@ func (s *Server) Close() {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	front.Stranger(w, r)
 	id, port, err := target(r)
 	if err == nil && id == "" && r.URL.Path == "/files" && r.URL.Query().Has("signature") {
 		s.inside.serveSigned(w, r)
@@ -144,7 +145,7 @@ func (s *Server) routeFor(need api.Scope, pattern, action string, handle func(ht
 			ctx, note = audit.Begin(ctx, action, "")
 			defer func() { s.svc.AppendAudit(note.Entry()) }()
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		front.Body(w, r, maxBody)
 		if err := handle(w, r.WithContext(ctx)); err != nil {
 			audit.Of(ctx).Failed(api.CodeOf(err))
 			writeError(w, err)

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -161,6 +163,59 @@ func TestASignatureIsForFilesAlone(t *testing.T) {
 	}
 	if dialed != 0 {
 		t.Error("a server of the sandbox was reached")
+	}
+}
+
+// TestServersInSandboxesSeeNoTokens asks a server that answers with what it was sent.
+func TestServersInSandboxesSeeNoTokens(t *testing.T) {
+	guest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{
+			"Set-Cookie": "x=1; Domain=localhost", "Strict-Transport-Security": "max-age=9", "Clear-Site-Data": `"*"`, "Alt-Svc": `h3=":1"`, "Service-Worker-Allowed": "/", "X-Own": "kept",
+		} {
+			w.Header().Set(name, value)
+		}
+		w.Header().Add("Link", "</early>")
+		w.WriteHeader(http.StatusEarlyHints)
+		fmt.Fprintln(w, r.URL.RawQuery)
+		_ = r.Header.Write(w)
+	}))
+	defer guest.Close()
+	svc := &apitest.Service{DialPortFunc: func(ctx context.Context, _ string, _ uint16, _ time.Duration) (service.PortConn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", guest.Listener.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		return c.(service.PortConn), nil
+	}}
+	keys{"a": api.ScopeAdmin}.install(svc)
+	s := newServer(t, svc)
+	session, err := svc.SessionOf(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := httpwire.SecretPrefix + strings.Repeat("a", 52)
+	access := s.grants.Token(session, grant.Access, boxID)
+	w := ask(s, "GET", "/x?a=1&access_token="+secret, "", "E2b-Sandbox-Id: "+outer(boxID), "E2b-Sandbox-Port: 8000", "E2B-Traffic-Access-Token: "+access,
+		"Authorization: Bearer "+httpwire.E2BKey(secret), "X-Ramet-Token: "+secret, "X-API-KEY: "+secret, "X-Other: "+secret, "Cookie: ramet_port_1=x; own=1")
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	got := w.Body.String()
+	for _, hidden := range []string{secret, httpwire.E2BKey(secret), access, "ramet_port_1"} {
+		if strings.Contains(got, hidden) {
+			t.Errorf("the server sees %.12s…:\n%s", hidden, got)
+		}
+	}
+	if !strings.Contains(got, "a=1\n") || !strings.Contains(got, "Cookie: own=1") {
+		t.Errorf("the server misses what is its own:\n%s", got)
+	}
+	for _, name := range []string{"Strict-Transport-Security", "Clear-Site-Data", "Alt-Svc", "Service-Worker-Allowed"} {
+		if v := w.Header().Get(name); v != "" {
+			t.Errorf("%s: %s passes", name, v)
+		}
+	}
+	if c := w.Header().Get("Set-Cookie"); c != "x=1" || w.Header().Get("X-Own") != "kept" {
+		t.Errorf("%v", w.Header())
 	}
 }
 

@@ -47,6 +47,11 @@ func (s *Server) contents(pattern string, handle func(http.ResponseWriter, *http
 		r, end := front.During(r, session.As(caller))
 		defer end()
 		ctx := r.Context()
+		if r.Method == http.MethodPut {
+			front.Body(w, r, 0) // the volume has a size
+		} else {
+			front.Body(w, r, maxBody)
+		}
 		if r.Method != http.MethodGet {
 			var note *audit.Note
 			ctx, note = audit.Begin(ctx, "change-volume", "")
@@ -214,7 +219,6 @@ func (v shared) change(w http.ResponseWriter, r *http.Request) error {
 		GID  *uint32 `json:"gid"`
 		Mode *uint32 `json:"mode"`
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if err := read(r, &in); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/server/front"
 	"ramet.dev/ramet/internal/server/portproxy"
 )
 
@@ -72,6 +73,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch how := g.admit(r); {
 	case how == refused:
 		g.refused()
+		front.Stranger(w, r)
 		w.Header().Set("WWW-Authenticate", `Bearer realm="ramet"`)
 		http.Error(w, "this port needs its token: Authorization: Bearer TOKEN, or ?token=TOKEN in a browser", http.StatusUnauthorized)
 	case how == byCookie && portproxy.Foreign(r):
@@ -80,7 +82,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.beginSession(w, r)
 	default:
 		g.clean(r)
-		g.proxy.ServeHTTP(w, r)
+		g.proxy.ServeHTTP(portproxy.Final(w), r)
 	}
 }
 

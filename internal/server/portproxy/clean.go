@@ -22,8 +22,8 @@ const (
 	PublishedCookie = "ramet_port_"
 )
 
-// token is the secret of a token wherever it stands.
-var token = regexp.MustCompile(regexp.QuoteMeta(httpwire.SecretPrefix) + `[a-z2-7]{52}`)
+// token is the secret of a token wherever it stands, in either of its forms.
+var token = regexp.MustCompile(regexp.QuoteMeta(httpwire.SecretPrefix) + `[a-z2-7]{52}|` + regexp.QuoteMeta(httpwire.E2BPrefix) + `[0-9a-fA-F]{64}`)
 
 // CutAuthorization removes all values of Authorization that have a token of Ramet, and
 // returns the first bearer token of them.
@@ -226,3 +226,19 @@ func Foreign(r *http.Request) bool {
 	}
 	return !looks || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
+
+// Final returns w without informational answers, other than one that switches protocols: they may have headers that
+// CleanResponse has not seen.
+func Final(w http.ResponseWriter) http.ResponseWriter { return finalWriter{w} }
+
+type finalWriter struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w finalWriter) WriteHeader(status int) {
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Unwrap lets http.ResponseController reach the server's own writer.
+func (w finalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -2,14 +2,10 @@ package build
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"regexp"
 	"sync"
 	"time"
 
@@ -25,10 +21,7 @@ const (
 	maxRunning = 8         // builds at once
 	maxKept    = 200       // builds whose end is known
 	timeout    = time.Hour // of a build
-	maxFile    = 2 << 30   // bytes of one upload
-	maxFiles   = 8 << 30   // bytes of all uploads
-	keepFiles  = time.Hour
-	maxLog     = 10_000 // lines of a build
+	maxLog     = 10_000    // lines of a build
 )
 
 // Service is what builds need of the machine.
@@ -47,8 +40,9 @@ type Base func(ctx context.Context, plan *Plan) (from, user string, network *api
 type Builds struct {
 	svc  Service
 	base Base
-	dir  string // of uploads
 	log  *slog.Logger
+
+	uploads *uploads
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -67,7 +61,7 @@ func New(svc Service, base Base, dir string, log *slog.Logger) (*Builds, error) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of uploads: %w", err)
 	}
-	b := &Builds{svc: svc, base: base, dir: dir, log: log, all: map[string]*build{}}
+	b := &Builds{svc: svc, base: base, uploads: newUploads(dir), log: log, all: map[string]*build{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -78,7 +72,7 @@ func (b *Builds) Close() {
 	b.cancel()
 	b.mu.Unlock()
 	b.wg.Wait()
-	if err := os.RemoveAll(b.dir); err != nil {
+	if err := os.RemoveAll(b.uploads.dir); err != nil {
 		b.log.Warn("remove uploads of builds", "error", err)
 	}
 }
@@ -238,79 +232,10 @@ func (b *Builds) Status(ctx context.Context, template, id string, from int) (*St
 	return s, nil
 }
 
-var hashPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-// file returns where an upload of a tenant is.
-func (b *Builds) file(tenant, hash string) (string, error) {
-	if !hashPattern.MatchString(hash) {
-		return "", api.Invalid("hash", "%.80q is not 64 hexadecimal digits", hash)
-	}
-	return filepath.Join(b.dir, tenant+"-"+hash), nil
-}
-
 // Has reports whether files were uploaded.
-func (b *Builds) Has(tenant, hash string) (bool, error) {
-	file, err := b.file(tenant, hash)
-	if err != nil {
-		return false, err
-	}
-	fi, err := os.Stat(file)
-	return err == nil && time.Since(fi.ModTime()) < keepFiles, nil
-}
+func (b *Builds) Has(tenant, hash string) (bool, error) { return b.uploads.has(tenant, hash) }
 
 // Keep keeps an archive of files.
-func (b *Builds) Keep(tenant, hash string, from io.Reader) (err error) {
-	file, err := b.file(tenant, hash)
-	if err != nil {
-		return err
-	}
-	used, err := b.tidy()
-	if err != nil {
-		return err
-	}
-	if used >= maxFiles {
-		return api.Errorf(api.CodeLimit, "uploads for builds have %d bytes: they are removed an hour after they came", used)
-	}
-	f, err := os.CreateTemp(b.dir, "upload-")
-	if err != nil {
-		return fmt.Errorf("keep an upload: %w", err)
-	}
-	defer func() {
-		if err = errors.Join(err, f.Close()); err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	n, err := io.Copy(f, io.LimitReader(from, maxFile+1))
-	switch {
-	case err != nil:
-		return api.Invalid("body", "it broke off: %v", err)
-	case n > maxFile:
-		return api.Errorf(api.CodeLimit, "files of one COPY have at most %d bytes", int64(maxFile))
-	}
-	return os.Rename(f.Name(), file)
-}
-
-// tidy removes uploads that are old, and returns the bytes of the others.
-func (b *Builds) tidy() (used int64, err error) {
-	entries, err := os.ReadDir(b.dir)
-	if err != nil {
-		return 0, fmt.Errorf("read the uploads: %w", err)
-	}
-	for _, e := range entries {
-		fi, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return 0, fmt.Errorf("read the uploads: %w", err)
-		}
-		if time.Since(fi.ModTime()) > keepFiles {
-			if err := os.Remove(filepath.Join(b.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return 0, fmt.Errorf("remove an old upload: %w", err)
-			}
-			continue
-		}
-		used += fi.Size()
-	}
-	return used, nil
+func (b *Builds) Keep(tenant, hash string, from io.Reader) error {
+	return b.uploads.keep(tenant, hash, from)
 }

@@ -207,7 +207,7 @@ rm -rf ` + archive
 
 // copy copies files that the client has uploaded.
 func (w *worker) copy(ctx context.Context, step string, s Step) error {
-	file, err := w.builds.file(w.build.tenant, s.Hash)
+	file, err := w.builds.uploads.file(w.build.tenant, s.Hash)
 	if err != nil {
 		return err
 	}

@@ -98,6 +98,9 @@ type (
 	nothing struct{}
 )
 
+// StreamInput is the path of the call whose body is the input of a process, for as long as that runs.
+const StreamInput = "/process.Process/StreamInput"
+
 // processes are those of all sandboxes.
 type processes struct {
 	svc       service.Processes
@@ -112,8 +115,7 @@ func (p *processes) route(a *Agent) {
 	unary(a, "/process.Process/SendInput", p.sendInput)
 	unary(a, "/process.Process/SendSignal", p.signal)
 	unary(a, "/process.Process/CloseStdin", p.closeInput)
-	const input = "/process.Process/StreamInput"
-	a.handle(http.MethodPost, input, connect.NewClientStreamHandler(input, func(ctx context.Context, from *connect.ClientStream[streamInputRequest]) (*connect.Response[nothing], error) {
+	a.handle(http.MethodPost, StreamInput, connect.NewClientStreamHandler(StreamInput, func(ctx context.Context, from *connect.ClientStream[streamInputRequest]) (*connect.Response[nothing], error) {
 		if err := p.streamInput(ctx, of(ctx), from); err != nil {
 			return nil, rpcError(err)
 		}
