@@ -65,8 +65,10 @@ type CreateRequest struct {
 	AutoCheckpoint *AutoCheckpoint   `json:"auto_checkpoint,omitempty" doc:"keep its state after every command and cell in the foreground"`
 	SelfControl    *SelfControl      `json:"self_control,omitempty" doc:"let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock"`
 	Network        *NetworkRequest   `json:"network,omitempty" doc:"what it may reach: nothing if absent"`
-	TrustHostCA    *bool             `json:"trust_host_ca,omitempty" doc:"whether it trusts the certificate authorities of the host that its image does not trust, once it has a network; true if absent"`
-	Volumes        []VolumeMount     `json:"volumes,omitempty" maxItems:"16" doc:"volumes that it has, besides those of the snapshot that it is made from"`
+	// Secrets are stored once nothing else of the request can be refused.
+	Secrets     map[string]SecretRequest `json:"secrets,omitempty" doc:"secrets to set with the sandbox, by name; a refused request stores none; a stored secret keeps its header and names of servers, and gets the new names too"`
+	TrustHostCA *bool                    `json:"trust_host_ca,omitempty" doc:"whether it trusts the certificate authorities of the host that its image does not trust, once it has a network; true if absent"`
+	Volumes     []VolumeMount            `json:"volumes,omitempty" maxItems:"16" doc:"volumes that it has, besides those of the snapshot that it is made from"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
 	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,own_user,namespaces,empty_root,rlimits,cgroup" doc:"isolation layers that must be on"`

@@ -82,9 +82,10 @@ func fakeService() *apitest.Service {
 		ID: snapID, Name: "clean", State: api.SnapshotReady, Sandbox: baseID, Image: imgID, CreatedAt: created, OnDisk: true, SizeBytes: 3 << 20, Engine: "1",
 	}
 	img := &api.Image{ID: imgID, Names: []string{"python", "python:3"}, Digest: "sha256:00", SizeBytes: 97 << 20, CreatedAt: created, Source: "debian", Cmd: []string{"python3"}}
+	secrets := fakeSecrets()
 	return &apitest.Service{
 		Files:      apitest.NewMemFiles(),
-		CreateFunc: fakeCreate, GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, EventsFunc: fakeEvents, ImageFuncs: apitest.ImageFuncs{
+		CreateFunc: createWith(secrets), GetFunc: find, ExecFunc: fakeExec, ForkFunc: fakeFork, DiffFunc: fakeDiff, MergeFunc: fakeMerge, EventsFunc: fakeEvents, ImageFuncs: apitest.ImageFuncs{
 			CreateImageFunc: fakeImage(img),
 			ExportFunc:      fakeExport,
 			CommitFunc: func(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
@@ -242,7 +243,7 @@ func fakeService() *apitest.Service {
 		TimelineFuncs: fakeTimeline(),
 		TenantFuncs:   fakeTenants(),
 		NetworkFuncs:  fakeNetworks(),
-		SecretFuncs:   fakeSecrets(),
+		SecretFuncs:   secrets,
 		ExploreFuncs:  fakeExplorations(),
 	}
 }

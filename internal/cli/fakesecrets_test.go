@@ -4,11 +4,41 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
+
+// createWith is fakeCreate that also sets the secrets of the request, as the daemon does.
+func createWith(secrets apitest.SecretFuncs) func(context.Context, api.CreateRequest) (*api.Sandbox, error) {
+	return func(ctx context.Context, req api.CreateRequest) (*api.Sandbox, error) {
+		known, _ := secrets.Secrets(ctx)
+		for name, asked := range req.Secrets {
+			for _, had := range known {
+				if had.Name != name {
+					continue
+				}
+				if !strings.EqualFold(had.Header, asked.Header) {
+					return nil, api.Errorf(api.CodeConflict, "secret %s is for the header %s, not for %s", name, had.Header, asked.Header)
+				}
+				asked.Names = append(slices.Clone(had.Names), asked.Names...)
+				req.Secrets[name] = asked
+			}
+		}
+		sb, err := fakeCreate(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for name, asked := range req.Secrets {
+			if _, err := secrets.SetSecret(ctx, name, asked); err != nil {
+				return nil, err
+			}
+		}
+		return sb, nil
+	}
+}
 
 // fakeSecrets keeps secrets, and has two held requests of kid.
 func fakeSecrets() apitest.SecretFuncs {

@@ -314,6 +314,7 @@ func (m *Node) composeUses() {
 		Admission: m.admission, Images: m.images, Networks: m.networks, Trust: m.trust, Volumes: m.volumes, Background: m.background, Audit: cfg.Audit, Clock: cfg.Clock, Meter: m.meter, Log: cfg.Log,
 	})
 	creator := branching.NewCreator(m.forker, branching.CreatorConfig{
+		Secrets:   networks.NewSecrets(m.networks),
 		Inspector: m.inspector, Remains: m.remains, Command: cfg.Command, HostMemory: cfg.HostMemory, FilesDir: cfg.Paths.Files(),
 	})
 	m.attendant = accounting.NewAttendant(accounting.Config{

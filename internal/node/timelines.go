@@ -45,7 +45,7 @@ func (s stepped) RestoreStep(ctx context.Context, snapshot string, req api.Resto
 	if x == nil {
 		return nil, api.NotFound("snapshot", snapshot)
 	}
-	return s.m.forker.RestoreOf(ctx, x, req, time.Now(), true)
+	return s.m.forker.RestoreOf(ctx, x, req, time.Now())
 }
 
 func (s stepped) Destroy(id, reason string) error {

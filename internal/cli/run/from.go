@@ -98,11 +98,8 @@ func (g *Group) makeFrom(ctx context.Context, c *client.Client, opts fromOptions
 	if err != nil {
 		return "", err
 	}
-	network, secrets, err := opts.secret.Add(network)
-	if err != nil {
-		return "", err
-	}
-	if err := session.SetSecrets(ctx, c, secrets); err != nil {
+	req := api.CreateRequest{Network: network}
+	if err := opts.secret.Add(&req); err != nil {
 		return "", err
 	}
 	interruptible := ctx
@@ -117,7 +114,8 @@ func (g *Group) makeFrom(ctx context.Context, c *client.Client, opts fromOptions
 			return "", err
 		}
 	}
-	sb, err := g.CreateSandbox(interruptible, ctx, c, api.CreateRequest{Image: image, Network: network}, false)
+	req.Image = image
+	sb, err := g.CreateSandbox(interruptible, ctx, c, req, false)
 	if api.CodeOf(err) == api.CodeNotFound && api.ValidName("name", from) == nil {
 		if _, serr := c.Sandboxes.Get(ctx, from); serr == nil {
 			return "", api.Errorf(api.CodeNotFound, "no snapshot or image %q: it is a sandbox, of which 'ramet snapshot %s' makes a snapshot", from, from)

@@ -8,7 +8,6 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli/console"
-	"ramet.dev/ramet/internal/cli/session"
 	"ramet.dev/ramet/internal/cli/values"
 )
 
@@ -75,11 +74,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 			if req.Network, err = network.Request(g.In); err != nil {
 				return err
 			}
-			var secrets []values.EnvSecret
-			if req.Network, secrets, err = secret.Add(req.Network); err != nil {
-				return err
-			}
-			if err := session.SetSecrets(ctx, c, secrets); err != nil {
+			if err := secret.Add(&req); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("trust-host-ca") {

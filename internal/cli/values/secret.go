@@ -21,49 +21,64 @@ func (o *SecretFlags) Flags(cmd *cobra.Command, more string) {
 // Given reports whether the user gave the option.
 func (o *SecretFlags) Given() bool { return len(o.given) > 0 }
 
-// EnvSecret is a secret whose value is in a variable of this process.
-type EnvSecret struct{ Domain, Header, Name, Value string }
+// envSecret is a secret whose value is in a variable of this process.
+type envSecret struct{ Domain, Header, Name, Value string }
 
 // authorization is the header whose value has a scheme before the secret.
 const authorization = "Authorization"
 
-// Add adds rules for the secrets to a network, which may be nil, and returns the secrets. A rule allows
-// its name at port 443.
-func (o *SecretFlags) Add(req *api.NetworkRequest) (*api.NetworkRequest, []EnvSecret, error) {
-	var all []EnvSecret
+// Add adds the secrets to the request of a sandbox, and rules for them to its network. A rule allows its
+// name at port 443.
+func (o *SecretFlags) Add(req *api.CreateRequest) error {
 	for _, text := range o.given {
 		s, err := parseEnvSecret(text)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		if req == nil {
-			req = &api.NetworkRequest{}
+		if err := s.addTo(req, text); err != nil {
+			return err
 		}
-		if req.Rules == nil {
-			req.Rules = map[string]api.NetworkTreatment{}
-		}
-		rule := req.Rules[s.Domain]
-		if rule.Secret != nil {
-			return nil, nil, api.Invalid("secret", "%q: requests to %s have a secret already: a rule takes one header", text, s.Domain)
-		}
-		rule.Secret = &api.NetworkSecret{Header: s.Header, Value: "${" + s.Name + "}"}
-		if strings.EqualFold(s.Header, authorization) {
-			rule.Secret.Value = "Bearer " + rule.Secret.Value
-		}
-		req.Rules[s.Domain] = rule
-		all = append(all, s)
 	}
-	return req, all, nil
+	return nil
+}
+
+// addTo adds a secret, which the user wrote as text, and its rule.
+func (s *envSecret) addTo(req *api.CreateRequest, text string) error {
+	if req.Network == nil {
+		req.Network = &api.NetworkRequest{}
+	}
+	if req.Network.Rules == nil {
+		req.Network.Rules = map[string]api.NetworkTreatment{}
+	}
+	rule := req.Network.Rules[s.Domain]
+	if rule.Secret != nil {
+		return api.Invalid("secret", "%q: requests to %s have a secret already: a rule takes one header", text, s.Domain)
+	}
+	rule.Secret = &api.NetworkSecret{Header: s.Header, Value: "${" + s.Name + "}"}
+	if strings.EqualFold(s.Header, authorization) {
+		rule.Secret.Value = "Bearer " + rule.Secret.Value
+	}
+	req.Network.Rules[s.Domain] = rule
+	set, has := req.Secrets[s.Name]
+	if has && !strings.EqualFold(set.Header, s.Header) {
+		return api.Invalid("secret", "%q: the secret %s is for the header %s already: take another variable", text, s.Name, set.Header)
+	}
+	if req.Secrets == nil {
+		req.Secrets = map[string]api.SecretRequest{}
+	}
+	set.Value, set.Header, set.Names = s.Value, s.Header, append(set.Names, s.Domain)
+	req.Secrets[s.Name] = set
+	return nil
 }
 
 // parseEnvSecret parses DOMAIN:HEADER=ENV and reads the variable.
-func parseEnvSecret(text string) (s EnvSecret, err error) {
+func parseEnvSecret(text string) (s envSecret, err error) {
 	where, name, ok := strings.Cut(text, "=")
 	domain, header, ok2 := strings.Cut(where, ":")
 	if !ok || !ok2 || domain == "" || header == "" || name == "" {
 		return s, api.Invalid("secret", "%q is not DOMAIN:HEADER=ENV, such as llm.example.com:Authorization=LLM_API_KEY", where+strings.Repeat("=…", min(1, len(name))))
 	}
-	s = EnvSecret{Domain: strings.ToLower(strings.TrimSuffix(domain, ".")), Header: header, Name: name}
+	s = envSecret{Domain: strings.ToLower(strings.TrimSuffix(domain, ".")), Header: header, Name: name}
 	if s.Value, err = SecretFromEnv("secret", name); err != nil {
 		return s, err
 	}

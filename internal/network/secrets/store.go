@@ -274,21 +274,24 @@ func (s *Store) Set(tenant, name string, v Value, b Binding, metadata map[string
 	if err := api.ValidMetadata("metadata", metadata); err != nil {
 		return err
 	}
-	return s.change(func(doc *document) error {
-		now := s.now().UTC()
-		r := record{Info{name, b, 1, metadata, now, now}, tenant, []byte(v.Reveal())}
-		if i := doc.find(tenant, name); i >= 0 {
-			r.Created, r.Version = doc.Secrets[i].Created, max(1, doc.Secrets[i].Version)+1
-			clear(doc.Secrets[i].Value)
-			doc.Secrets[i] = r
-			return nil
-		}
-		if of(doc, tenant) >= MaxSecrets {
-			return api.Errorf(api.CodeLimit, "there are %d secrets, which is the limit", MaxSecrets)
-		}
-		doc.Secrets = append(doc.Secrets, r)
+	return s.change(func(doc *document) error { return s.put(doc, tenant, name, v, b, metadata) })
+}
+
+// put puts a checked secret into the document.
+func (s *Store) put(doc *document, tenant, name string, v Value, b Binding, metadata map[string]string) error {
+	now := s.now().UTC()
+	r := record{Info{name, b, 1, metadata, now, now}, tenant, []byte(v.Reveal())}
+	if i := doc.find(tenant, name); i >= 0 {
+		r.Created, r.Version = doc.Secrets[i].Created, max(1, doc.Secrets[i].Version)+1
+		clear(doc.Secrets[i].Value)
+		doc.Secrets[i] = r
 		return nil
-	})
+	}
+	if of(doc, tenant) >= MaxSecrets {
+		return api.Errorf(api.CodeLimit, "there are %d secrets, which is the limit", MaxSecrets)
+	}
+	doc.Secrets = append(doc.Secrets, r)
+	return nil
 }
 
 func of(doc *document, tenant string) int {

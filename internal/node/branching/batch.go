@@ -49,6 +49,8 @@ type batch struct {
 	fresh    bool // see wire.Load.FreshRandomness
 	// volumes are those that the children have besides those of the frozen sandbox.
 	volumes []api.VolumeMount
+	// secrets are set with the children; nil if there are none.
+	secrets *networks.GivenSecrets
 	// trusted is what the children's programs are to trust and the frozen ones do not; nil if there is nothing.
 	trusted *trust.Plan
 }
@@ -90,7 +92,7 @@ func (k *Forker) newBatch(tenant string, began time.Time, count int, names []str
 
 // connect decides what the children may reach.
 func (b *batch) connect(ctx context.Context, tree string, req *api.NetworkRequest, branch networks.Branch, from reach.Network) error {
-	granted, err := b.forker.cfg.Networks.Grant(ctx, networks.Owner{Tenant: b.tenant, Tree: tree}, req, branch, from)
+	granted, err := b.forker.cfg.Networks.Grant(ctx, networks.Owner{Tenant: b.tenant, Tree: tree, Secrets: b.secrets}, req, branch, from)
 	granted.Pending = reach.Pending{} // that of the parent
 	for i := range b.drafts {
 		b.drafts[i].SetNetwork(granted)
@@ -272,6 +274,16 @@ func (b *batch) makeOne(ctx context.Context, i int, from *spawn.Origin, hooks bo
 	if err != nil {
 		b.fail(i, err)
 	}
+}
+
+// firstError returns the error of the first child that failed.
+func (b *batch) firstError() error {
+	for i := range b.children {
+		if e := b.children[i].Error; e != nil {
+			return e
+		}
+	}
+	return nil
 }
 
 // fail reports err as the outcome of child i and ends what there is of it.

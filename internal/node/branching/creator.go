@@ -27,6 +27,7 @@ import (
 type CreatorConfig struct {
 	Inspector *inspect.Inspector
 	Remains   *lineage.Remains
+	Secrets   networks.Secrets
 	// Command is the program by which a sandbox controls itself, sealed; nil if none may.
 	Command *os.File
 	// HostMemory says how much memory the machine has.
@@ -64,15 +65,20 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	if req.SelfControl != nil && c.cfg.Command == nil {
 		return nil, api.Errorf(api.CodeUnsupported, "this program was built without the command by which sandboxes control themselves: build it with make build")
 	}
+	secrets, err := c.cfg.Secrets.Given(ctx, req.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	defer secrets.Clear()
 	if api.IsID(api.KindSnapshot, req.Image) {
-		return c.createFromSnapshot(ctx, req)
+		return c.createFromSnapshot(ctx, req, secrets)
 	}
 	img, isSnapshot, err := c.findImage(ctx, &req)
 	if err != nil {
 		return nil, err
 	}
 	if isSnapshot {
-		return c.createFromSnapshot(ctx, req)
+		return c.createFromSnapshot(ctx, req, secrets)
 	}
 	defer c.forker.cfg.Images.UseImage(img.ID)()
 	if err := access.From(ctx).MayMakeTree("sandboxes of images"); err != nil {
@@ -102,7 +108,7 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	}
 	defer release()
 	s.Volumes = mounts
-	granted, err := c.forker.cfg.Networks.Grant(ctx, networks.Owner{Tenant: tenant, Tree: id}, req.Network, networks.Branch{}, reach.Network{})
+	granted, err := c.forker.cfg.Networks.Grant(ctx, networks.Owner{Tenant: tenant, Tree: id, Secrets: secrets}, req.Network, networks.Branch{}, reach.Network{})
 	if err != nil {
 		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
 		return nil, fmt.Errorf("create sandbox: %w", err)
@@ -115,7 +121,11 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	defer made()
-	b, err := c.boot(ctx, rec, req.Require)
+	var b *sandboxes.Instance
+	err = secrets.StoreWith(ctx, func() (err error) {
+		b, err = c.boot(ctx, rec, req.Require)
+		return err
+	})
 	if err != nil {
 		c.forker.cfg.Sandboxes.Names.Release(tenant, req.Name)
 		return nil, fmt.Errorf("create sandbox: %w", err)
@@ -198,7 +208,7 @@ func (c *Creator) boot(ctx context.Context, rec sandboxes.Record, require []stri
 }
 
 // createFromSnapshot is a restore of one with the fields of a create.
-func (c *Creator) createFromSnapshot(ctx context.Context, req api.CreateRequest) (*api.Sandbox, error) {
+func (c *Creator) createFromSnapshot(ctx context.Context, req api.CreateRequest, secrets *networks.GivenSecrets) (*api.Sandbox, error) {
 	if req.SelfControl != nil {
 		return nil, api.Invalid("self_control", "a sandbox from a snapshot may do what the one that was frozen might")
 	}
@@ -218,7 +228,7 @@ func (c *Creator) createFromSnapshot(ctx context.Context, req api.CreateRequest)
 	if req.Name != "" {
 		names = []string{req.Name}
 	}
-	out, err := c.forker.Restore(ctx, req.Image, api.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle, Network: req.Network, Volumes: req.Volumes})
+	out, err := c.forker.restoreWith(ctx, req.Image, api.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle, Network: req.Network, Volumes: req.Volumes}, secrets)
 	if err != nil {
 		return nil, err
 	}

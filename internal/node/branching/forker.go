@@ -241,7 +241,12 @@ func idsOf(children []api.Child) (ids []string) {
 }
 
 // Restore makes new sandboxes from a snapshot.
-func (k *Forker) Restore(ctx context.Context, ref string, req api.RestoreRequest) (_ *api.ForkResult, err error) {
+func (k *Forker) Restore(ctx context.Context, ref string, req api.RestoreRequest) (*api.ForkResult, error) {
+	return k.restoreWith(ctx, ref, req, nil)
+}
+
+// restoreWith is Restore that also sets secrets.
+func (k *Forker) restoreWith(ctx context.Context, ref string, req api.RestoreRequest, secrets *networks.GivenSecrets) (_ *api.ForkResult, err error) {
 	ctx, ended := k.cfg.Meter.Observe(ctx, "restore")
 	defer ended(&err)
 	began := time.Now()
@@ -252,11 +257,15 @@ func (k *Forker) Restore(ctx context.Context, ref string, req api.RestoreRequest
 	if err := access.From(ctx).MayMake("sandboxes"); err != nil {
 		return nil, err
 	}
-	return k.RestoreOf(ctx, s, req, began, false)
+	return k.restoreOf(ctx, s, req, began, false, secrets)
 }
 
-// RestoreOf is Restore. With plain, what is made is not checkpointed by itself.
-func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.RestoreRequest, began time.Time, plain bool) (*api.ForkResult, error) {
+// RestoreOf is Restore, and the sandboxes are not checkpointed by themselves.
+func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.RestoreRequest, began time.Time) (*api.ForkResult, error) {
+	return k.restoreOf(ctx, s, req, began, true, nil)
+}
+
+func (k *Forker) restoreOf(ctx context.Context, s *snapshots.Snapshot, req api.RestoreRequest, began time.Time, plain bool, secrets *networks.GivenSecrets) (*api.ForkResult, error) {
 	rec := s.Record()
 	if err := api.ValidMetadata("metadata", sandboxes.Merged(rec.Source.Metadata, req.Metadata)); err != nil {
 		return nil, err
@@ -275,6 +284,7 @@ func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 	defer batch.close()
 	batch.fresh = fresh
 	branch := networks.Branch{Hold: req.Hold, Record: req.Record}
+	batch.secrets = secrets
 	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, reach.Network{Policy: rec.Source.Network, Kept: rec.Reach}); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
@@ -310,7 +320,13 @@ func (k *Forker) RestoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	out := &api.ForkResult{SnapshotMS: meter.Since(began)}
-	if err := batch.make(ctx, f, source.Image, true); err != nil {
+	err = secrets.StoreWith(ctx, func() error {
+		if err := batch.make(ctx, f, source.Image, true); err != nil || secrets == nil {
+			return err
+		}
+		return batch.firstError()
+	})
+	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	out.Children = batch.children

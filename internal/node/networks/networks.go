@@ -118,6 +118,8 @@ func (n *Networks) Close() { n.host.Close() }
 type Owner struct {
 	Tenant string
 	Tree   string // the sandbox that its tree began with
+	// Secrets are set with the sandbox; nil if there are none.
+	Secrets *GivenSecrets
 }
 
 // Grant returns the network of a sandbox that is to be made: the one that is asked for, or from if

@@ -3,6 +3,7 @@ package networks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -199,7 +200,7 @@ func TestWithoutAGateway(t *testing.T) {
 // TestBranches have their requests held or recorded, and reach nothing that this cannot be done to.
 func TestBranches(t *testing.T) {
 	n, _ := newNetworks(t, "/bin/false", files(), nil)
-	from, err := n.asked(nodetest.AsOwner, Owner{"a", "sbx_root"}, &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{
+	from, err := n.asked(nodetest.AsOwner, Owner{Tenant: "a", Tree: "sbx_root"}, &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{
 		Allow: parse(t, "a.example.org", "192.0.2.1:5432", "profile=git", "udp:192.0.2.1:53"),
 		Rules: map[string]api.NetworkTreatment{"b.example.org": {Methods: []string{"POST"}}},
 	}}, reach.Network{})
@@ -209,7 +210,7 @@ func TestBranches(t *testing.T) {
 	if len(from.Authority) == 0 || !strings.Contains(string(from.Certificate), "BEGIN CERTIFICATE") {
 		t.Errorf("a document that treats requests has no authority: %+v", from.Kept)
 	}
-	held, err := n.branch(Owner{"a", "sbx_root"}, Branch{Hold: api.HoldWrites, Record: true}, from)
+	held, err := n.branch(Owner{Tenant: "a", Tree: "sbx_root"}, Branch{Hold: api.HoldWrites, Record: true}, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func TestSecretsAreNeverTold(t *testing.T) {
 	ask := &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Rules: map[string]api.NetworkTreatment{
 		"llm.example.org": {Secret: &api.NetworkSecret{Header: "Authorization", Value: "Bearer ${KEY}"}},
 	}}}
-	if _, err := n.asked(nodetest.AsOwner, Owner{access.DefaultTenant, "sbx_root"}, ask, reach.Network{}); api.CodeOf(err) != api.CodeNotFound {
+	if _, err := n.asked(nodetest.AsOwner, Owner{Tenant: access.DefaultTenant, Tree: "sbx_root"}, ask, reach.Network{}); api.CodeOf(err) != api.CodeNotFound {
 		t.Errorf("a secret that is not there: %v", err)
 	}
 	s, err := NewSecrets(n).SetSecret(nodetest.AsOwner, "KEY", api.SecretRequest{Value: value, SecretBinding: api.SecretBinding{Names: []string{"llm.example.org"}, Header: "Authorization"}})
@@ -251,7 +252,7 @@ func TestSecretsAreNeverTold(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Name != "KEY" {
 		t.Errorf("secrets: %+v, %v", list, err)
 	}
-	got, err := n.asked(nodetest.AsOwner, Owner{access.DefaultTenant, "sbx_root"}, ask, reach.Network{})
+	got, err := n.asked(nodetest.AsOwner, Owner{Tenant: access.DefaultTenant, Tree: "sbx_root"}, ask, reach.Network{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,6 +289,47 @@ func TestSecretsAreNeverTold(t *testing.T) {
 	}
 }
 
+// TestSecretsOfARefusedRequestAreNotStored checks the secrets of a request that makes a sandbox.
+func TestSecretsOfARefusedRequestAreNotStored(t *testing.T) {
+	n, _ := newNetworks(t, "/bin/false", files(), nil)
+	given, err := NewSecrets(n).Given(nodetest.AsOwner, map[string]api.SecretRequest{"KEY": {Value: "v", SecretBinding: api.SecretBinding{Names: []string{"llm.example.org"}, Header: "Authorization"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer given.Clear()
+	count := func() int {
+		list, err := NewSecrets(n).Secrets(nodetest.AsOwner)
+		if err != nil {
+			t.Error(err)
+		}
+		return len(list)
+	}
+	ask := func(host string) error {
+		_, err := n.asked(nodetest.AsOwner, Owner{Tenant: access.DefaultTenant, Tree: "sbx_root", Secrets: given}, &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Rules: map[string]api.NetworkTreatment{
+			host: {Secret: &api.NetworkSecret{Header: "Authorization", Value: "Bearer ${KEY}"}},
+		}}}, reach.Network{})
+		return err
+	}
+	if err := ask(api.HostName); api.CodeOf(err) != api.CodeInvalid || count() != 0 {
+		t.Errorf("a refused host: %v, and %d secrets", err, count())
+	}
+	if err := ask("llm.example.org"); err != nil || count() != 0 {
+		t.Errorf("a document whose secret is not stored yet: %v, and %d secrets", err, count())
+	}
+	failed := errors.New("it did not start")
+	if err := given.StoreWith(nodetest.AsOwner, func() error { return failed }); err != failed || count() != 0 {
+		t.Errorf("a sandbox that fails: %v, and %d secrets", err, count())
+	}
+	seen := 0
+	if err := given.StoreWith(nodetest.AsOwner, func() error { seen = count(); return nil }); err != nil || seen != 1 || count() != 1 {
+		t.Errorf("a sandbox that starts: %v, %d secrets for it, %d afterwards", err, seen, count())
+	}
+	bound := access.With(t.Context(), access.Caller{Tenant: "default", Tree: "sbx_root"})
+	if _, err := NewSecrets(n).Given(bound, map[string]api.SecretRequest{"KEY": {}}); api.CodeOf(err) != api.CodeForbidden {
+		t.Errorf("a caller that is bound: %v", err)
+	}
+}
+
 // TestAChangeOfASecretReachesAll goes on behind a sandbox that cannot be told, and leaves out those that are
 // another tenant's, or have ended.
 func TestAChangeOfASecretReachesAll(t *testing.T) {
@@ -299,7 +341,7 @@ func TestAChangeOfASecretReachesAll(t *testing.T) {
 	if err := set("first"); err != nil {
 		t.Fatal(err)
 	}
-	network, err := n.asked(nodetest.AsOwner, Owner{access.DefaultTenant, "sbx_root"}, &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Rules: map[string]api.NetworkTreatment{
+	network, err := n.asked(nodetest.AsOwner, Owner{Tenant: access.DefaultTenant, Tree: "sbx_root"}, &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Rules: map[string]api.NetworkTreatment{
 		"llm.example.org": {Secret: &api.NetworkSecret{Header: "Authorization", Value: "Bearer ${KEY}"}},
 	}}}, reach.Network{})
 	if err != nil {

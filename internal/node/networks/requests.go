@@ -45,7 +45,7 @@ func (n *Networks) SetNetwork(ctx context.Context, ref string, req api.NetworkRe
 		return nil, err
 	}
 	err = n.edit(ctx, b, func(rec *sandboxes.Record) error {
-		granted, err := n.Grant(ctx, Owner{rec.Tenant(), rec.Lineage()[0]}, &req, Branch{}, rec.Network())
+		granted, err := n.Grant(ctx, Owner{Tenant: rec.Tenant(), Tree: rec.Lineage()[0]}, &req, Branch{}, rec.Network())
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,10 @@ func describeSecret(i *secrets.Info) api.Secret {
 	}
 }
 
+func binding(b api.SecretBinding) secrets.Binding {
+	return secrets.Binding{Names: b.Names, Header: b.Header, Methods: b.Methods, Paths: b.Paths, Plain: b.Plain}
+}
+
 // SetSecret implements service.Secrets.
 func (s Secrets) SetSecret(ctx context.Context, name string, req api.SecretRequest) (*api.Secret, error) {
 	caller := access.From(ctx)
@@ -53,8 +57,7 @@ func (s Secrets) SetSecret(ctx context.Context, name string, req api.SecretReque
 	}
 	value := secrets.NewValue(req.Value)
 	defer value.Clear()
-	b := req.SecretBinding
-	err := s.n.cfg.Secrets.Set(caller.Tenant, name, value, secrets.Binding{Names: b.Names, Header: b.Header, Methods: b.Methods, Paths: b.Paths, Plain: b.Plain}, req.Metadata)
+	err := s.n.cfg.Secrets.Set(caller.Tenant, name, value, binding(req.SecretBinding), req.Metadata)
 	if err != nil {
 		return nil, err
 	}

@@ -33,9 +33,11 @@ func (n *Networks) treat(of Owner, granted *reach.Network, compiled *policy.Poli
 		return nil
 	}
 	for _, name := range secretsIn(compiled) {
-		if _, v, err := n.cfg.Secrets.Get(of.Tenant, name); err != nil {
-			return err
-		} else {
+		if !of.Secrets.has(name) {
+			_, v, err := n.cfg.Secrets.Get(of.Tenant, name)
+			if err != nil {
+				return err
+			}
 			v.Clear()
 		}
 		if granted.Placeholders[name] == "" {

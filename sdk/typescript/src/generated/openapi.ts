@@ -510,6 +510,10 @@ export interface components {
             secretEnv?: {
                 [key: string]: string;
             };
+            /** @description secrets to set with the sandbox, by name; a refused request stores none; a stored secret keeps its header and names of servers, and gets the new names too */
+            secrets?: {
+                [key: string]: components["schemas"]["SecretRequest"];
+            };
             /** @description let processes in the sandbox fork, snapshot, roll back and tag it, by the command ramet and the socket /run/ramet.sock */
             selfControl?: components["schemas"]["SelfControl"];
             /** @description whether it trusts the certificate authorities of the host that its image does not trust, once it has a network; true if absent */
@@ -3059,4 +3063,4 @@ export type operations = Record<string, never>;
 export const interfaceVersion: string = "1.0"
 
 /** The members whose values stay as they are: maps, whose keys are the user's, and documents that are also written in files. */
-export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","networkMax","policy","results","secretEnv","tenants","xattrs"])
+export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","networkMax","policy","results","secretEnv","secrets","tenants","xattrs"])
