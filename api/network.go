@@ -34,6 +34,8 @@ type NetworkPolicy struct {
 // neither it asks for none.
 type NetworkRequest struct {
 	Profile string `json:"profile,omitempty" doc:"profile that the document begins with: none, open, host-registries, or one of the daemon's"`
+	// ReleaseHold ends a hold, which every other change of the network keeps.
+	ReleaseHold bool `json:"release_hold,omitempty" doc:"end the hold of a sandbox that a fork or restore with hold made; requests that wait already keep waiting"`
 	NetworkPolicy
 }
 
@@ -84,6 +86,7 @@ func (p *NetworkPolicy) Closed() bool {
 // SandboxNetwork is the network of a sandbox.
 type SandboxNetwork struct {
 	NetworkPolicy
+	Hold     NetworkHold              `json:"hold,omitempty" enum:"writes" doc:"held: requests that wait, whatever the document says"`
 	Profiles map[string]NetworkPolicy `json:"profiles,omitempty" doc:"the profiles that the document names, as they were when it was set"`
 	Bounds   []NetworkBound           `json:"bounds,omitempty" doc:"documents that have to allow what this one allows"`
 }

@@ -38,6 +38,8 @@ type Sandbox struct {
 	AutoCheckpoint *AutoCheckpoint `json:"auto_checkpoint,omitempty" doc:"its state is kept after every command and cell"`
 	// Network is nil if the sandbox has no network.
 	Network *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; absent if it has no network"`
+	// Hold is empty unless a fork or restore asked for it.
+	Hold NetworkHold `json:"hold,omitempty" enum:"writes" doc:"held: requests that wait, whatever its network says; it ends with release_hold of a network request"`
 	// TrustHostCA is nil unless the request that made it, or an ancestor, said it.
 	TrustHostCA *bool `json:"trust_host_ca,omitempty" doc:"false: with a network it trusts no authority but those of its image"`
 	TrustedCAs  int   `json:"trusted_cas,omitempty" doc:"certificate authorities of the host that it trusts, and its image does not"`

@@ -30,7 +30,7 @@ func fakeDocument(req *api.NetworkRequest) (*api.NetworkPolicy, error) {
 	return doc, nil
 }
 
-// fakeNetworks has a network for base, and none for kid.
+// fakeNetworks has a network for base, and one whose writes are held for kid.
 func fakeNetworks() apitest.NetworkFuncs {
 	gitHosts := api.NetworkPolicy{Default: api.NetworkDeny, Allow: []api.NetworkRule{{Address: "git.example.com", Ports: []api.PortRange{{First: 22, Last: 22}}}}}
 	describe := func(p *api.NetworkPolicy) *api.SandboxNetwork {
@@ -43,7 +43,9 @@ func fakeNetworks() apitest.NetworkFuncs {
 		NetworkFunc: func(ctx context.Context, ref string) (*api.SandboxNetwork, error) {
 			sb, err := find(ctx, ref)
 			if err != nil || sb.ID == kidID {
-				return describe(nil), err
+				n := describe(nil)
+				n.Hold = api.HoldWrites
+				return n, err
 			}
 			n := describe(&api.NetworkPolicy{
 				Allow: []api.NetworkRule{{Profile: "git-hosts"}, {Address: "*.files.example.org"}}, Deny: []api.NetworkRule{{Address: "telemetry.example.com"}},
@@ -54,14 +56,19 @@ func fakeNetworks() apitest.NetworkFuncs {
 			return n, nil
 		},
 		SetNetworkFunc: func(ctx context.Context, ref string, req api.NetworkRequest) (*api.SandboxNetwork, error) {
-			if _, err := find(ctx, ref); err != nil {
+			sb, err := find(ctx, ref)
+			if err != nil {
 				return nil, err
 			}
 			p, err := fakeDocument(&req)
 			if err != nil {
 				return nil, err
 			}
-			return describe(p), nil
+			n := describe(p)
+			if sb.ID == kidID && !req.ReleaseHold {
+				n.Hold = api.HoldWrites
+			}
+			return n, nil
 		},
 		TestNetworkFunc: func(_ context.Context, _ string, test api.NetworkTest) (*api.NetworkTestResult, error) {
 			if test.Port == 22 || test.Protocol == "echo" {

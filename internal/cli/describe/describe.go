@@ -144,6 +144,14 @@ func Network(p *api.NetworkPolicy) string {
 	return strings.Join(append(parts, networkLimits(p.Limits)...), "; ")
 }
 
+// Held adds to the description of a network that its requests are held.
+func Held(network string, hold api.NetworkHold) string {
+	if hold == "" {
+		return network
+	}
+	return fmt.Sprintf("%s; held: %s wait", network, hold)
+}
+
 func networkLimits(l api.NetworkLimits) (parts []string) {
 	for _, limit := range []struct {
 		n    int

@@ -50,6 +50,9 @@ func writeNetwork(w io.Writer, n *api.SandboxNetwork) error {
 	if n.Closed() {
 		b.WriteString("# it reaches nothing\n")
 	}
+	if n.Hold != "" {
+		fmt.Fprintf(&b, "# held: %s wait until they are released; 'ramet network set --release-hold' ends this\n", n.Hold)
+	}
 	for _, name := range slices.Sorted(maps.Keys(n.Profiles)) {
 		p := n.Profiles[name]
 		fmt.Fprintf(&b, "# profile %s: %s\n", name, console.Printable(describe.Network(&p)))
@@ -68,22 +71,30 @@ func writeNetwork(w io.Writer, n *api.SandboxNetwork) error {
 
 func (g *Group) setCommand() *cobra.Command {
 	var network values.NetworkFlags
+	var release bool
 	cmd := &cobra.Command{
 		Use: "set SBX", Short: "Replace what a sandbox may reach", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		Long: "Replace what a sandbox may reach, while it runs. With --net the new network is the one that the options say, and nothing of the old one. Without it, --allow and --deny add rules to what the sandbox has. To take a rule away, save the document that 'ramet network show' prints, and set it without the rule.\n\n" +
-			"Connections that the new network does not allow are cut when the command returns.",
+			"Connections that the new network does not allow are cut when the command returns.\n\n" +
+			"A sandbox that was made with --hold stays held. --release-hold ends the hold: later requests are sent, and those that wait keep waiting for 'ramet held'. Rules for addresses and sandboxes, which a hold removes, have to be given again.",
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req, err := network.Request(g.In)
 			if err != nil {
 				return err
 			}
-			if req == nil {
-				return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --net, --allow or --deny")
+			if req == nil && !release {
+				return api.Errorf(api.CodeInvalid, "nothing is to be changed: say --net, --allow, --deny or --release-hold")
 			}
-			if network.Given() != "--net" {
+			if req == nil {
+				req = &api.NetworkRequest{}
+			}
+			if req.ReleaseHold = release; network.Given() != "--net" {
 				had, err := c.Networks.Get(ctx, args[0])
 				if err != nil {
 					return err
+				}
+				if release {
+					withoutHold(had)
 				}
 				addRules(&req.NetworkPolicy, had.NetworkPolicy)
 			}
@@ -91,11 +102,28 @@ func (g *Group) setCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return g.Show(n, console.Line(describe.Network(&n.NetworkPolicy)))
+			return g.Show(n, console.Line(describe.Held(describe.Network(&n.NetworkPolicy), n.Hold)))
 		}),
 	}
 	network.Flags(cmd, "")
+	cmd.Flags().BoolVar(&release, "release-hold", false, "end the hold of a sandbox that was made with --hold")
 	return cmd
+}
+
+// withoutHold removes the treatments that a hold has added to a document.
+func withoutHold(n *api.SandboxNetwork) {
+	if n.Hold == "" {
+		return
+	}
+	for name, t := range n.Rules {
+		if t.Hold == n.Hold {
+			t.Hold = ""
+		}
+		n.Rules[name] = t
+	}
+	if all, has := n.Rules["*"]; has && !all.Restricts() && len(all.Inserted()) == 0 && !all.Record {
+		delete(n.Rules, "*")
+	}
 }
 
 // addRules makes p, which has rules alone, a document with those of another one before them. A rule that the

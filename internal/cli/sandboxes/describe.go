@@ -48,7 +48,7 @@ func sandboxPairs(s *api.Sandbox) func(io.Writer) error {
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
 		"limits", limitsOf(s.Limits),
 		"memory", memoryOf(s), "disk", diskOf(s),
-		"env", describe.JoinPairs(s.Env), "metadata", describe.JoinPairs(s.Metadata), "network", describe.Network(s.Network), "trusts", trusted(s), "volumes", volumesOf(s), "lifecycle", describe.Lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "failed", describe.FailedHooks(&s.Identity), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
+		"env", describe.JoinPairs(s.Env), "metadata", describe.JoinPairs(s.Metadata), "network", describe.Held(describe.Network(s.Network), s.Hold), "trusts", trusted(s), "volumes", volumesOf(s), "lifecycle", describe.Lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "failed", describe.FailedHooks(&s.Identity), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
 }
 

@@ -165,15 +165,22 @@ func (n *Networks) asked(ctx context.Context, of Owner, req *api.NetworkRequest,
 	if err != nil {
 		return reach.Network{}, err
 	}
+	kept := from.Kept // its programs know the authority and the placeholders
+	if req.ReleaseHold {
+		kept.Hold = ""
+	}
 	if doc.Closed() {
-		return reach.Network{Kept: closed(from.Kept)}, nil
+		return reach.Network{Kept: closed(kept)}, nil
 	}
 	spec, err := n.cfg.Profiles.Spec(ctx, doc)
 	if err != nil {
 		return reach.Network{}, err
 	}
-	asked := reach.Network{Policy: doc, Kept: from.Kept} // its programs know the authority and the placeholders
+	asked := reach.Network{Policy: doc, Kept: kept}
 	asked.Profiles = spec.Profiles
+	if asked, err = (Branch{Hold: kept.Hold}).apply(asked); err != nil {
+		return reach.Network{}, err
+	}
 	compiled, err := policy.Compile(n.spec(asked), notOwn)
 	if err != nil {
 		return reach.Network{}, err

@@ -197,6 +197,16 @@ func TestWithoutAGateway(t *testing.T) {
 	n.Ended(b, b.Sentry())
 }
 
+// mustAsk returns what a request for a network gets in place of from.
+func mustAsk(t *testing.T, n *Networks, req *api.NetworkRequest, from reach.Network) reach.Network {
+	t.Helper()
+	got, err := n.asked(nodetest.AsOwner, Owner{Tenant: "a", Tree: "sbx_root"}, req, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
 // TestBranches have their requests held or recorded, and reach nothing that this cannot be done to.
 func TestBranches(t *testing.T) {
 	n, _ := newNetworks(t, "/bin/false", files(), nil)
@@ -226,8 +236,25 @@ func TestBranches(t *testing.T) {
 	if len(from.Policy.Allow) != 4 || len(from.Policy.Rules) != 1 || from.RecordGroup != "" {
 		t.Errorf("the parent's document is changed: %+v", from.Policy)
 	}
-	if none, err := n.branch(Owner{}, Branch{Hold: api.HoldWrites}, reach.Network{}); err != nil || none.Policy != nil {
+	none, err := n.branch(Owner{}, Branch{Hold: api.HoldWrites}, reach.Network{})
+	if err != nil || none.Policy != nil {
 		t.Errorf("of a sandbox without a network: %+v, %v", none, err)
+	}
+	// Another network keeps the hold, also one after none, until the request ends it.
+	ask := &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Allow: parse(t, "c.example.org", "192.0.2.1:5432"), Rules: map[string]api.NetworkTreatment{"d.example.org": {Methods: []string{"POST"}}}}}
+	for name, from := range map[string]reach.Network{"held": held, "held without a network": none, "closed": mustAsk(t, n, &api.NetworkRequest{}, held)} {
+		got := mustAsk(t, n, ask, from)
+		if got.Hold != api.HoldWrites || got.Policy.Rules["*"].Hold != api.HoldWrites || got.Policy.Rules["d.example.org"].Hold != api.HoldWrites || list(got.Policy.Allow) != "[c.example.org]" {
+			t.Errorf("%s: %+v of %q", name, got.Policy, got.Hold)
+		}
+	}
+	ask.ReleaseHold = true
+	if got := mustAsk(t, n, ask, held); got.Hold != "" || len(got.Policy.Rules) != 1 || got.Policy.Rules["d.example.org"].Hold != "" || len(got.Policy.Allow) != 2 {
+		t.Errorf("released: %+v of %q", got.Policy, got.Hold)
+	}
+	bound := access.With(t.Context(), access.Caller{Tenant: "a", Tree: "sbx_root"})
+	if _, err := n.asked(bound, Owner{Tenant: "a", Tree: "sbx_root"}, &api.NetworkRequest{ReleaseHold: true, NetworkPolicy: api.NetworkPolicy{Allow: parse(t, "a.example.org")}}, held); api.CodeOf(err) != api.CodeForbidden {
+		t.Errorf("a caller that is bound ends a hold: %v", err)
 	}
 	if _, err := n.branch(Owner{}, Branch{Hold: "reads"}, from); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("a bad word: %v", err)

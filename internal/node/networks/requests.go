@@ -24,7 +24,7 @@ func (n *Networks) Network(ctx context.Context, ref string) (*api.SandboxNetwork
 
 func (n *Networks) describe(b *sandboxes.Instance) *api.SandboxNetwork {
 	rec := b.Record()
-	out := &api.SandboxNetwork{NetworkPolicy: api.NetworkPolicy{}.Normal(), Profiles: rec.Reach.Profiles}
+	out := &api.SandboxNetwork{NetworkPolicy: api.NetworkPolicy{}.Normal(), Hold: rec.Reach.Hold, Profiles: rec.Reach.Profiles}
 	if p := rec.Sandbox.Network; p != nil {
 		out.NetworkPolicy = p.Normal()
 	}

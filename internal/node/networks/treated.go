@@ -142,10 +142,14 @@ func (b Branch) apply(from reach.Network) (reach.Network, error) {
 		return from, nil
 	case b.Hold != "" && b.Hold != api.HoldWrites:
 		return from, api.Invalid("hold", "%q is not %q", b.Hold, api.HoldWrites)
-	case from.Policy == nil:
-		return from, nil // no request leaves
 	}
 	out := from
+	if b.Hold != "" {
+		out.Hold = b.Hold
+	}
+	if from.Policy == nil {
+		return out, nil // no request leaves
+	}
 	doc := b.document(*from.Policy)
 	if doc.Rules == nil {
 		doc.Rules = map[string]api.NetworkTreatment{}

@@ -32,6 +32,8 @@ type Kept struct {
 	Placeholders map[string]string `json:"placeholders,omitempty"`
 	// RecordGroup names the branches of a fork that see the same answers.
 	RecordGroup string `json:"record_group,omitempty"`
+	// Hold has requests wait that change something, whatever the document says, until a caller ends it.
+	Hold api.NetworkHold `json:"hold,omitempty"`
 	// Pending is what is still to become of held requests. Children and restored sandboxes do not have it.
 	Pending
 }

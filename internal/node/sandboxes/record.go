@@ -74,7 +74,9 @@ func (r *Record) Network() reach.Network {
 }
 
 // SetNetwork replaces it.
-func (r *Record) SetNetwork(n reach.Network) { r.Sandbox.Network, r.Reach = n.Policy, n.Kept }
+func (r *Record) SetNetwork(n reach.Network) {
+	r.Sandbox.Network, r.Sandbox.Hold, r.Reach = n.Policy, n.Hold, n.Kept
+}
 
 // Inherit makes r that of a sandbox which goes on with the state of a child. Variables that have
 // placeholders have those that the child's programs know.

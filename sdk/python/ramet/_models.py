@@ -1210,6 +1210,10 @@ class SandboxInfo(Model):
     """Disk that its files occupy; absent in lists."""
     env: Dict[str, str]
     """Environment of its commands."""
+    hold: Optional[str] = None
+    """Held: requests that wait, whatever its network says; it ends with release_hold of a network
+    request.
+    """
     id: str
     """Id of the sandbox."""
     identity: Identity
@@ -1546,6 +1550,8 @@ class SandboxNetwork(Model):
     """Verdict about connections that no rule names; deny if absent."""
     deny: List[Any]
     """Rules that deny connections."""
+    hold: Optional[str] = None
+    """Held: requests that wait, whatever the document says."""
     limits: Optional[NetworkLimits] = None
     """Bounds on connections, rate and name look-ups."""
     profiles: Dict[str, NetworkPolicy]

@@ -1981,6 +1981,8 @@ export interface components {
             limits?: components["schemas"]["NetworkLimits"];
             /** @description profile that the document begins with: none, open, host-registries, or one of the daemon's */
             profile?: string;
+            /** @description end the hold of a sandbox that a fork or restore with hold made; requests that wait already keep waiting */
+            release_hold?: boolean;
             /** @description treatment of HTTP requests, by name or wildcard; an entry for a single name allows that name at port 443 */
             rules?: {
                 [key: string]: components["schemas"]["NetworkTreatment"];
@@ -2493,6 +2495,11 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /**
+             * @description held: requests that wait, whatever its network says; it ends with release_hold of a network request
+             * @enum {string}
+             */
+            hold?: "writes";
             /** @description id of the sandbox */
             id: string;
             /** @description its identity, which differs from that of its relatives */
@@ -2559,6 +2566,11 @@ export interface components {
             default?: "deny" | "allow";
             /** @description rules that deny connections */
             deny?: (string | components["schemas"]["NetworkRuleObject"])[];
+            /**
+             * @description held: requests that wait, whatever the document says
+             * @enum {string}
+             */
+            hold?: "writes";
             /** @description bounds on connections, rate and name look-ups */
             limits?: components["schemas"]["NetworkLimits"];
             /** @description the profiles that the document names, as they were when it was set */
