@@ -2,13 +2,15 @@ package api
 
 // ForkRequest asks for children of a running sandbox.
 type ForkRequest struct {
-	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"number of children; if absent, the number of names, or 1"`
-	Names     []string          `json:"names,omitempty" doc:"names of the children, one for each"`
-	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the children, added to those of the parent"`
-	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
-	SecretEnv bool              `json:"secret_env,omitempty" doc:"commands in the children have the secret variables of the parent, too"`
-	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; absent members are the parent's, counted from now"`
-	Network   *NetworkRequest   `json:"network,omitempty" doc:"what the children may reach: what the parent may if absent"`
+	Count       int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"number of children; if absent, the number of names, or 1"`
+	Names       []string          `json:"names,omitempty" doc:"names of the children, one for each"`
+	Metadata    map[string]string `json:"metadata,omitempty" doc:"labels of the children, added to those of the parent"`
+	Env         map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the children"`
+	SecretEnv   bool              `json:"secret_env,omitempty" doc:"commands in the children have the secret variables of the parent, too"`
+	Hostname    string            `json:"hostname,omitempty" maxLength:"63" doc:"host name of the children; that of the parent if absent. Older names stay in /etc/hosts"`
+	NewHostname bool              `json:"new_hostname,omitempty" doc:"each has a host name of its own: its name, or its id"`
+	Lifecycle   *LifecycleRequest `json:"lifecycle,omitempty" doc:"when the children end or rest by themselves; absent members are the parent's, counted from now"`
+	Network     *NetworkRequest   `json:"network,omitempty" doc:"what the children may reach: what the parent may if absent"`
 	// Hold and Record need the gateway to end TLS: what they cannot be done to is not reached.
 	Hold   NetworkHold `json:"hold,omitempty" enum:"writes" doc:"requests of the children that wait until a child is promoted or they are released, and are dropped with the child: writes are all but GET, HEAD and OPTIONS. Connections other than HTTP to names are refused"`
 	Record bool        `json:"record,omitempty" doc:"the children see one world: what the first one was answered is the answer to others that ask the same"`

@@ -11,6 +11,35 @@ const (
 // them by path, nor of a merge, a commit or an export.
 func IdentityFiles() []string { return []string{HostnameFile, HostsFile, MachineIDFile} }
 
+// RunDir has the identity for programs in the sandbox that were started before a fork: the files id and fork-index.
+const RunDir = "/run/ramet"
+
+// maxHostname is the longest host name, in bytes. Linux has 64 with the final NUL in some programs.
+const maxHostname = 63
+
+// ValidHostname returns a CodeInvalid error unless s is empty or may be the host name of a sandbox.
+func ValidHostname(field, s string) error {
+	if len(s) > maxHostname {
+		return Invalid(field, "the host name has %d bytes: it may have %d", len(s), maxHostname)
+	}
+	for i := range len(s) {
+		letter := s[i] >= 'a' && s[i] <= 'z' || s[i] >= 'A' && s[i] <= 'Z' || s[i] >= '0' && s[i] <= '9'
+		inner := i > 0 && i < len(s)-1 && (s[i] == '-' || s[i] == '.' && s[i-1] != '.')
+		if !letter && !inner {
+			return Invalid(field, "%q is not a host name: letters, digits, '-' and '.', beginning and ending with a letter or digit", s)
+		}
+	}
+	return nil
+}
+
+// ValidChildHostname returns a CodeInvalid error unless children may have the host name, or one of their own.
+func ValidChildHostname(hostname string, own bool) error {
+	if hostname != "" && own {
+		return Invalid("new_hostname", "it is not compatible with hostname")
+	}
+	return ValidHostname("hostname", hostname)
+}
+
 // Identity has the properties that differ between siblings of a fork.
 type Identity struct {
 	SandboxID string       `json:"sandbox_id" doc:"id of the sandbox"`

@@ -59,6 +59,7 @@ type CreateRequest struct {
 	Image          string            `json:"image" doc:"image id or name, or snapshot id or name; an image takes precedence"`
 	Pull           PullPolicy        `json:"pull,omitempty" enum:"missing,always,never" doc:"whether the image is got first: missing pulls it from its registry if it is not there, and builds the image python; if absent, missing for python and for references with a registry, path, tag or digest, never for other names"`
 	Name           string            `json:"name,omitempty" doc:"name to give the sandbox, unique among those of the tenant" minLength:"1"`
+	Hostname       string            `json:"hostname,omitempty" maxLength:"63" doc:"host name; if absent, that of the snapshot, or for an image the name or id of the sandbox"`
 	Limits         Limits            `json:"limits,omitempty" doc:"limits; absent members are the defaults of the daemon"`
 	Env            map[string]string `json:"env,omitempty" doc:"environment of its commands"`
 	SecretEnv      map[string]string `json:"secret_env,omitempty" doc:"variables of its commands that nothing shows, that no snapshot has, and that children have only if a fork asks for it"`

@@ -48,13 +48,15 @@ type SnapshotDeletion struct {
 
 // RestoreRequest asks for new sandboxes from a snapshot.
 type RestoreRequest struct {
-	Count     int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"number of new sandboxes; if absent, the number of names, or 1"`
-	Names     []string          `json:"names,omitempty" doc:"names of the sandboxes, one for each"`
-	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels of the sandboxes, added to those of the sandbox that the snapshot is of"`
-	Env       map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the sandboxes"`
-	Lifecycle *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now"`
-	Network   *NetworkRequest   `json:"network,omitempty" doc:"what they may reach: what the sandbox that was frozen might if absent"`
-	Volumes   []VolumeMount     `json:"volumes,omitempty" maxItems:"16" doc:"volumes that they have besides those of the sandbox that was frozen"`
+	Count       int               `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"number of new sandboxes; if absent, the number of names, or 1"`
+	Names       []string          `json:"names,omitempty" doc:"names of the sandboxes, one for each"`
+	Metadata    map[string]string `json:"metadata,omitempty" doc:"labels of the sandboxes, added to those of the sandbox that the snapshot is of"`
+	Env         map[string]string `json:"env,omitempty" doc:"added to the environment of commands in the sandboxes"`
+	Hostname    string            `json:"hostname,omitempty" maxLength:"63" doc:"host name of the sandboxes; that of the sandbox that was frozen if absent. Older names stay in /etc/hosts"`
+	NewHostname bool              `json:"new_hostname,omitempty" doc:"each has a host name of its own: its name, or its id"`
+	Lifecycle   *LifecycleRequest `json:"lifecycle,omitempty" doc:"when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now"`
+	Network     *NetworkRequest   `json:"network,omitempty" doc:"what they may reach: what the sandbox that was frozen might if absent"`
+	Volumes     []VolumeMount     `json:"volumes,omitempty" maxItems:"16" doc:"volumes that they have besides those of the sandbox that was frozen"`
 	// Hold and Record are as of ForkRequest. A sandbox that was frozen and is gone has nobody promoted to it.
 	Hold   NetworkHold `json:"hold,omitempty" enum:"writes" doc:"requests of the sandboxes that wait until they are released, or until one is promoted to the sandbox that was frozen, and are dropped with theirs: writes are all but GET, HEAD and OPTIONS. Connections other than HTTP to names are refused"`
 	Record bool        `json:"record,omitempty" doc:"the sandboxes see one world: what the first one was answered is the answer to others that ask the same"`

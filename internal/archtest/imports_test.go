@@ -29,6 +29,7 @@ var arrows = []struct {
 	{"internal/storage/volume", nil, "names and files of a directory tree; who uses it is not its business"},
 	{"internal/storage/erofs", nil, "a format: it knows no archive and no store"},
 	{"internal/sentry/guestinit", nil, "a constant: one program"},
+	{"internal/sentry/hostsfile", nil, "text alone"},
 	{"internal/engine/control", nil, "words between a guest and the daemon; the guest's command is linked with it and stays small"},
 	{"internal/engine/interp", nil, "programs of the guest and what they say; who carries it is not its business"},
 	{"internal/engine/sentrybin", nil, "it does not know what the program does that it carries"},
@@ -249,7 +250,7 @@ var arrows = []struct {
 
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/birth", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/volumes", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{
-		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/aside", "internal/sentry/birth", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/dormant", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit",
+		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/aside", "internal/sentry/birth", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/dormant", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit", "internal/sentry/hostsfile",
 		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/rootfs/inode", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/spawn", "internal/sentry/stages",
 		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning", "internal/sentry/uplink", "internal/sentry/volumes", "internal/storage/pages",
 	}, "the confined side; how calls reach it is not its business"},

@@ -182,7 +182,11 @@ func TestIdentityInTheWay(t *testing.T) {
 	if _, err := n.Machine.WriteArchive(ctx, "box", harness.At("/etc"), false, harness.TarOf(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "hostname", Linkname: "/nowhere/at/all"})); err != nil {
 		t.Fatal(err)
 	}
-	child := n.Fork("box", 1)[0]
+	r, err := n.Machine.Fork(ctx, "box", api.ForkRequest{NewHostname: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := n.Children(r)[0]
 	if u := child.Identity.Unwritten; len(u) != 1 || !strings.HasPrefix(u[0], "/etc/machine-id: ") {
 		t.Errorf("not written are %q", u)
 	}
@@ -194,10 +198,10 @@ func TestIdentityInTheWay(t *testing.T) {
 		t.Errorf("woken, it says %q", got)
 	}
 	// A child cannot be told that it is another one now, which promotion would need.
-	_, err := n.Machine.Promote(ctx, child.ID)
+	_, err = n.Machine.Promote(ctx, child.ID)
 	harness.WantCode(t, err, api.CodeUnsupported)
 	for ref, host := range map[string]string{"box": "box", child.ID: child.Identity.Hostname} {
-		if got := n.Guest(ref, "say", "env:HOSTNAME", "file:/etc/hostname"); got != host+"\n"+host+"\n" {
+		if got := n.Guest(ref, "say", "env:HOSTNAME"); got != host+"\n" {
 			t.Errorf("%s says that it is %q", ref, got)
 		}
 	}
@@ -213,10 +217,81 @@ func TestHosts(t *testing.T) {
 	const before, after = "127.0.0.1 localhost\n10.0.0.1 db # mine\n", "10.0.0.2 cache"
 	n.Guest("box", "write", api.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
 	child := n.Fork("box", 1)[0]
-	n.MustRead(child.ID, api.HostsFile, before+"127.0.1.1\t"+child.Identity.Hostname+"\t# ramet\n"+after)
+	n.MustRead(child.ID, api.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
 	n.MustRead("box", api.HostsFile, before+"127.0.1.1 box # ramet\n"+after)
+	// Names that a sandbox had lead to it still.
+	r, err := n.Machine.Fork(harness.AsOwner, "box", api.ForkRequest{Hostname: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := n.Children(r)[0]
+	n.MustRead(renamed.ID, api.HostsFile, before+"127.0.1.1\tother box\t# ramet\n"+after)
 	// A file without a line of ours gets one.
 	n.Guest("box", "write", api.HostsFile, after)
 	child = n.Fork("box", 1)[0]
 	n.MustRead(child.ID, api.HostsFile, local+after+"\n127.0.1.1\t"+child.Identity.Hostname+"\t# ramet\n")
+}
+
+// TestHostname forks, restores and promotes sandboxes that keep their host name or get another one.
+func TestHostname(t *testing.T) {
+	ctx := harness.AsOwnerIn(t)
+	n := harness.NewNode(t)
+	if _, err := n.Machine.Create(ctx, api.CreateRequest{Image: "box", Name: "base", Hostname: "db.example.org"}); err != nil {
+		t.Fatal(err)
+	}
+	is := func(ref, host string) {
+		t.Helper()
+		s := n.Get(ref)
+		if got := strings.Fields(n.Guest(ref, "id")); s.Identity.Hostname != host || got[2] != host {
+			t.Errorf("%s has the host name %s, and %s inside, not %s", ref, s.Identity.Hostname, got[2], host)
+		}
+		if got := n.Guest(ref, "say", "env:HOSTNAME", "file:/etc/hostname"); got != host+"\n"+host+"\n" {
+			t.Errorf("%s says that it is %q, not %s", ref, got, host)
+		}
+	}
+	is("base", "db.example.org")
+	fork := func(req api.ForkRequest) []*api.Sandbox {
+		t.Helper()
+		r, err := n.Machine.Fork(ctx, "base", req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.Children(r)
+	}
+	for _, child := range fork(api.ForkRequest{Names: []string{"one", "two"}}) {
+		is(child.ID, "db.example.org")
+	}
+	for i, child := range fork(api.ForkRequest{Names: []string{"three", "four"}, NewHostname: true}) {
+		is(child.ID, []string{"three", "four"}[i])
+	}
+	own := fork(api.ForkRequest{NewHostname: true})[0]
+	is(own.ID, strings.ReplaceAll(own.ID, "_", "-"))
+	other := fork(api.ForkRequest{Hostname: "other"})[0]
+	is(other.ID, "other")
+	snap, err := n.Machine.Snapshot(ctx, other.ID, api.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored, err := n.Machine.Restore(ctx, snap.ID, api.RestoreRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(n.Children(restored)[0].ID, "other")
+	if restored, err = n.Machine.Restore(ctx, snap.ID, api.RestoreRequest{Hostname: "third"}); err != nil {
+		t.Fatal(err)
+	}
+	third := n.Children(restored)[0]
+	is(third.ID, "third")
+	if hosts := n.Guest(third.ID, "say", "file:/etc/hosts"); !strings.Contains(hosts, "127.0.1.1\tthird other db.example.org\t") {
+		t.Errorf("/etc/hosts is %q", hosts)
+	}
+	if _, err := n.Machine.Promote(ctx, other.ID); err != nil {
+		t.Fatal(err)
+	}
+	is("base", "db.example.org")
+	for field, req := range map[string]api.ForkRequest{"new_hostname": {Hostname: "a", NewHostname: true}, "hostname": {Hostname: "-a"}} {
+		if _, err := n.Machine.Fork(ctx, "base", req); api.CodeOf(err) != api.CodeInvalid || !strings.Contains(err.Error(), field) {
+			t.Errorf("%+v: %v", req, err)
+		}
+	}
 }

@@ -30,12 +30,17 @@ type childOptions struct {
 	network   values.NetworkFlags
 	hold      string
 	record    bool
+
+	hostname    string
+	newHostname bool
 }
 
 func (o *childOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&o.count, "count", "n", 1, "number of children")
 	values.NameVar(f, &o.name, "name; with -n 2 and more P gives P-1, P-2, …")
+	f.StringVar(&o.hostname, "hostname", "", "host name of the children (default that of the original)")
+	f.BoolVar(&o.newHostname, "new-hostname", false, "each child has a host name of its own: its name, or its id")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for commands in the children, or K with its value here; may be repeated")
 	f.StringArrayVar(&o.meta, "meta", nil, "metadata K=V; may be repeated")
 	values.QuietVar(f, &o.quiet)
@@ -88,7 +93,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 		SuggestFor: []string{"branch", "clone"},
 		Use:        "fork SBX",
 		Short:      "Fork a running sandbox: files, memory and processes",
-		Long: "Fork a running sandbox. Each child has the files, memory and processes of the sandbox at the fork point, and its own id, host name and RAMET_FORK_INDEX. The sandbox continues.\n\n" +
+		Long: "Fork a running sandbox. Each child has the files, memory and processes of the sandbox at the fork point, and its own id, machine id and RAMET_FORK_INDEX. The sandbox continues.\n\n" +
 			"A child that fails does not affect the others. It is listed with the reason, and the exit code is that of the first failure.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
@@ -97,7 +102,7 @@ func (g *Group) ForkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Hold: made.hold, Record: opts.record, Require: opts.require}
+			req := api.ForkRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Hold: made.hold, Record: opts.record, Require: opts.require, Hostname: opts.hostname, NewHostname: opts.newHostname}
 			if req.TimeoutMS, err = values.TimeoutMS("timeout", timeout); err != nil {
 				return err
 			}
@@ -133,7 +138,7 @@ func (g *Group) RestoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req := api.RestoreRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Hold: made.hold, Record: opts.record, Require: opts.require}
+			req := api.RestoreRequest{Count: opts.count, Names: made.names, Env: made.env, Metadata: made.metadata, Lifecycle: made.lifecycle, Network: made.network, Hold: made.hold, Record: opts.record, Require: opts.require, Hostname: opts.hostname, NewHostname: opts.newHostname}
 			res, err := c.Snapshots.Restore(ctx, args[0], req)
 			if err != nil {
 				return err

@@ -90,6 +90,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	values.NameVar(f, &req.Name, "name, accepted wherever an id is")
+	f.StringVar(&req.Hostname, "hostname", "", "host name (default the name or id of the sandbox, or the host name that a snapshot has)")
 	f.Float64Var(&req.Limits.CPUs, "cpus", 0, "processors, such as 0.5 or 2")
 	values.SizeVar(f, &memory, "memory", "memory of the sandbox, such as 512M or 2G")
 	values.SizeVar(f, &disk, "disk", "size of written files, such as 512M or 2G")

@@ -47,6 +47,9 @@ type batch struct {
 	done     bool
 	begun    bool // the children are made in the background
 	fresh    bool // see wire.Load.FreshRandomness
+	// hostname is that of the children, "" for the frozen sandbox's. With ownHostname they have their own.
+	hostname    string
+	ownHostname bool
 	// volumes are those that the children have besides those of the frozen sandbox.
 	volumes []api.VolumeMount
 	// secrets are set with the children; nil if there are none.
@@ -105,6 +108,9 @@ func (b *batch) connect(ctx context.Context, tree string, req *api.NetworkReques
 func (b *batch) describe(i int, from *api.Sandbox, ancestors []string, metadata map[string]string, claimed bool, life *api.LifecycleRequest) {
 	d := &b.drafts[i]
 	s := &d.Sandbox
+	if !b.ownHostname {
+		s.Identity.Hostname = cmp.Or(b.hostname, from.Identity.Hostname, s.Identity.Hostname)
+	}
 	s.Image, s.ImageName, s.Limits = from.Image, from.ImageName, from.Limits
 	s.Depth = len(ancestors)
 	d.Ancestors = ancestors

@@ -53,6 +53,9 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	if err := api.ValidEnv("secret_env", req.SecretEnv); err != nil {
 		return nil, err
 	}
+	if err := api.ValidHostname("hostname", req.Hostname); err != nil {
+		return nil, err
+	}
 	if err := c.validLimits(req.Limits); err != nil {
 		return nil, err
 	}
@@ -90,6 +93,7 @@ func (c *Creator) Create(ctx context.Context, req api.CreateRequest) (*api.Sandb
 	}
 	rec := sandboxes.NewRecord(tenant, id, req.Name, 0)
 	s := &rec.Sandbox
+	s.Identity.Hostname = cmp.Or(req.Hostname, s.Identity.Hostname)
 	s.Image, s.Limits, s.Metadata, s.Lifecycle = img.ID, req.Limits, req.Metadata, (*api.Lifecycle)(nil).Inherited(req.Lifecycle, c.forker.cfg.Clock.Now())
 	s.AutoCheckpoint, s.TrustHostCA = req.AutoCheckpoint, req.TrustHostCA
 	if len(img.Names) > 0 {
@@ -228,7 +232,7 @@ func (c *Creator) createFromSnapshot(ctx context.Context, req api.CreateRequest,
 	if req.Name != "" {
 		names = []string{req.Name}
 	}
-	out, err := c.forker.restoreWith(ctx, req.Image, api.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle, Network: req.Network, Volumes: req.Volumes}, secrets)
+	out, err := c.forker.restoreWith(ctx, req.Image, api.RestoreRequest{Count: 1, Names: names, Metadata: req.Metadata, Env: req.Env, Lifecycle: req.Lifecycle, Network: req.Network, Volumes: req.Volumes, Hostname: req.Hostname}, secrets)
 	if err != nil {
 		return nil, err
 	}

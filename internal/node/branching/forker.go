@@ -143,6 +143,9 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	if err := api.ValidMetadata("metadata", sandboxes.Merged(parent.Metadata, req.Metadata)); err != nil {
 		return nil, err
 	}
+	if err := api.ValidChildHostname(req.Hostname, req.NewHostname); err != nil {
+		return nil, err
+	}
 	fresh, err := api.RequiresFresh(req.Require)
 	if err != nil {
 		return nil, err
@@ -152,7 +155,7 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 		return nil, err
 	}
 	defer batch.close()
-	batch.fresh = fresh
+	batch.fresh, batch.hostname, batch.ownHostname = fresh, req.Hostname, req.NewHostname
 	rec := b.Record()
 	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, rec.Network()); err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
@@ -273,6 +276,9 @@ func (k *Forker) restoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 	if err := req.Lifecycle.Valid(); err != nil {
 		return nil, err
 	}
+	if err := api.ValidChildHostname(req.Hostname, req.NewHostname); err != nil {
+		return nil, err
+	}
 	fresh, err := api.RequiresFresh(req.Require)
 	if err != nil {
 		return nil, err
@@ -282,7 +288,7 @@ func (k *Forker) restoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 		return nil, err
 	}
 	defer batch.close()
-	batch.fresh = fresh
+	batch.fresh, batch.hostname, batch.ownHostname = fresh, req.Hostname, req.NewHostname
 	branch := networks.Branch{Hold: req.Hold, Record: req.Record}
 	batch.secrets = secrets
 	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, reach.Network{Policy: rec.Source.Network, Kept: rec.Reach}); err != nil {

@@ -60,7 +60,9 @@ func (v *View) Close() {
 
 // OwnPaths returns the paths that belong to the sandbox itself and not to its work: its
 // mounts and the files of its identity.
-func OwnPaths() []string { return append([]string{"/dev", "/proc", "/sys"}, api.IdentityFiles()...) }
+func OwnPaths() []string {
+	return append([]string{"/dev", "/proc", "/sys", api.RunDir}, api.IdentityFiles()...)
+}
 
 // SkippedPaths returns the paths that comparisons and archives leave out unless a request
 // names them: OwnPaths and temporary files.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/gate"
+	"ramet.dev/ramet/internal/sentry/hostsfile"
 	"ramet.dev/ramet/internal/sentry/proc"
 )
 
@@ -61,14 +63,26 @@ func (g *Guest) SetEnv(env map[string]string) {
 // being forked, and least of all from being woken.
 func (g *Guest) becomeSelf() (unwritten []string, err error) {
 	ctx := g.k.SupervisorContext()
-	for _, t := range g.k.TaskSet().Root.Tasks() {
-		if uts := t.UTSNamespace(); uts != nil {
-			uts.SetHostName(ctx, g.id().Hostname)
+	files := identityFiles
+	if text, err := readHosts(ctx, g.k, api.HostsFile); err == nil && hostsfile.Name(text) == g.id().Hostname {
+		// It has been given its host name already. What the guest has done to the name and the files since stays.
+		files = unnamedFiles
+	} else {
+		for _, t := range g.k.TaskSet().Root.Tasks() {
+			if uts := t.UTSNamespace(); uts != nil {
+				uts.SetHostName(ctx, g.id().Hostname)
+			}
 		}
+		g.k.RootUTSNamespace().SetHostName(ctx, g.id().Hostname)
 	}
-	g.k.RootUTSNamespace().SetHostName(ctx, g.id().Hostname)
-	return g.writeIdentity(ctx)
+	return g.writeIdentity(ctx, files)
 }
+
+// The files that tell a sandbox who it is. RunDir's come last: its directory is made when one cannot be written.
+var (
+	unnamedFiles  = []string{api.MachineIDFile, path.Join(api.RunDir, "id"), path.Join(api.RunDir, "fork-index")}
+	identityFiles = append([]string{api.HostnameFile, api.HostsFile}, unnamedFiles...)
+)
 
 func errUnwritten(files []string) error {
 	return api.Errorf(api.CodeUnsupported, "the files that tell a sandbox who it is cannot be written: %s", strings.Join(files, ", "))
@@ -76,9 +90,12 @@ func errUnwritten(files []string) error {
 
 // writeIdentity writes the files that tell a sandbox who it is. It returns those that
 // cannot be written, with the reason.
-func (g *Guest) writeIdentity(ctx context.Context) (unwritten []string, err error) {
-	for _, name := range api.IdentityFiles() {
+func (g *Guest) writeIdentity(ctx context.Context, files []string) (unwritten []string, err error) {
+	for _, name := range files {
 		err := g.writeIdentityFile(ctx, name)
+		if err != nil && path.Dir(name) == api.RunDir && g.k.MakeDirOf(ctx, path.Dir(api.RunDir)) == nil { // the image has no /run
+			err = g.writeIdentityFile(ctx, name)
+		}
 		if linuxerr.Equals(linuxerr.ENOSPC, err) {
 			return nil, api.Errorf(api.CodeNoSpace, "write the sandbox's %s: the disk is full, or its limit reached", name)
 		}
@@ -92,6 +109,10 @@ func (g *Guest) writeIdentity(ctx context.Context) (unwritten []string, err erro
 func (g *Guest) writeIdentityFile(ctx context.Context, name string) error {
 	text := g.id().Hostname + "\n"
 	switch name {
+	case path.Join(api.RunDir, "id"):
+		text = g.id().ID + "\n"
+	case path.Join(api.RunDir, "fork-index"):
+		text = strconv.Itoa(g.id().ForkIndex) + "\n"
 	case api.MachineIDFile:
 		text = g.id().MachineID + "\n"
 	case api.HostsFile:
@@ -99,7 +120,7 @@ func (g *Guest) writeIdentityFile(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if text = hostsOf(old, g.id().Hostname); text == old {
+		if text = hostsfile.With(old, g.id().Hostname); text == old {
 			return nil // as of a sandbox that wakes
 		}
 	}

@@ -277,7 +277,7 @@ func (g *Guest) start(command *os.File, mountVolumes func() error) error {
 	if err := g.createInit(mns, creds); err != nil {
 		return err
 	}
-	unwritten, err := g.writeIdentity(ctx)
+	unwritten, err := g.writeIdentity(ctx, identityFiles)
 	if err == nil && len(unwritten) > 0 {
 		err = errUnwritten(unwritten)
 	}

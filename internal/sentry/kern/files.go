@@ -45,6 +45,16 @@ func (k *Kernel) MakeDir(ctx context.Context, creds *auth.Credentials, root vfs.
 	return nil
 }
 
+// MakeDirOf makes a directory of the sandbox, unless it is there. Those above it must be.
+func (k *Kernel) MakeDirOf(ctx context.Context, path string) error {
+	root, err := k.Root(ctx)
+	if err != nil {
+		return err
+	}
+	defer root.DecRef(ctx)
+	return k.MakeDir(ctx, k.RootCredentials(), root, path, 0o755)
+}
+
 // ModeOf returns the type and mode of a file, which root looks up.
 func (k *Kernel) ModeOf(ctx context.Context, mns *vfs.MountNamespace, name string) (linux.FileMode, error) {
 	root := mns.Root(ctx)

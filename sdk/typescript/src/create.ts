@@ -31,6 +31,8 @@ export interface CreateOptions extends ChangeOptions, Lifetime {
   env?: Record<string, string> | undefined
   /** Variables of its commands that nothing shows, that no snapshot has, and that children have only if a fork asks for it. */
   secretEnv?: Record<string, string> | undefined
+  /** Host name; if absent, that of the snapshot, or for an image the name or id of the sandbox. */
+  hostname?: string | undefined
   /** CPU cores, from 0.01. */
   cpus?: number | undefined
   memory?: Size | undefined
@@ -108,6 +110,7 @@ export function createBody(o: CreateOptions): Record<string, unknown> {
     name: o.name,
     env: o.env,
     secret_env: o.secretEnv,
+    hostname: o.hostname,
     limits: someOf(limits),
     lifecycle: lifecycleBody(o),
     metadata: o.metadata,

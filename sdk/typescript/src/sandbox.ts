@@ -47,6 +47,10 @@ export interface ForkOptions extends ChangeOptions, Lifetime {
   record?: boolean | undefined
   /** False: return as soon as the parent goes on; requests to a child wait until it runs. */
   wait?: boolean | undefined
+  /** Host name of the children; the parent's if absent. */
+  hostname?: string | undefined
+  /** Each child has a host name of its own: its name, or its id. */
+  newHostname?: boolean | undefined
   /** Milliseconds for each child; 30000 if absent. */
   timeout?: number | undefined
   require?: readonly 'fresh-randomness'[] | undefined
@@ -226,7 +230,7 @@ export class Sandbox implements AsyncDisposable {
     const { names, env, metadata, wait, require, record } = o
     const body = {
       count: o.count ?? names?.length, names, env, secret_env: o.secretEnv, metadata, wait, require, record, hold: holdOf(o.hold),
-      timeout_ms: o.timeout, network: networkBody(o.network), lifecycle: lifecycleBody(o),
+      timeout_ms: o.timeout, network: networkBody(o.network), lifecycle: lifecycleBody(o), hostname: o.hostname, new_hostname: o.newHostname,
     }
     const answer = await this.transport.call<components['schemas']['ForkResult']>(this.request('POST', '/fork', o, body))
     return sandboxesOf(this.client, answer, asked)

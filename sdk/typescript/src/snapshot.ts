@@ -19,6 +19,10 @@ export interface RestoreOptions extends ChangeOptions, Lifetime {
   hold?: boolean | 'writes' | undefined
   /** The sandboxes are answered alike, as with a fork. */
   record?: boolean | undefined
+  /** Host name of the sandboxes; that of the sandbox that was frozen if absent. */
+  hostname?: string | undefined
+  /** Each has a host name of its own: its name, or its id. */
+  newHostname?: boolean | undefined
   require?: readonly 'fresh-randomness'[] | undefined
   /** Return the sandboxes that could be made, also if some could not; else that is a ForkError. */
   partial?: boolean | undefined
@@ -125,5 +129,5 @@ export class Snapshot {
 /** @internal */
 export function restoreBody(o: RestoreOptions): Record<string, unknown> {
   const { count, names, env, metadata, require, record } = o
-  return { count, names, env, metadata, require, record, hold: holdOf(o.hold), network: networkBody(o.network), lifecycle: lifecycleBody(o) }
+  return { count, names, env, metadata, require, record, hold: holdOf(o.hold), network: networkBody(o.network), lifecycle: lifecycleBody(o), hostname: o.hostname, new_hostname: o.newHostname }
 }

@@ -110,6 +110,7 @@ class AsyncSandbox:
         volumes: Optional[Mapping[str, str]] = None,
         require: Optional[Iterable[str]] = None,
         client: Optional[AsyncClient] = None,
+        hostname: Optional[str] = None,
     ) -> "AsyncSandbox":
         """Create a sandbox from an image or a snapshot.
 
@@ -139,6 +140,7 @@ class AsyncSandbox:
             self_control=dict(self_control) if self_control is not None else None,
             volumes=mounts_of(volumes),
             require=list(require) if require is not None else None,
+            hostname=hostname,
         )  # fmt: skip
         try:
             info = await client._transport.call("POST", "/v1/sandboxes", body=body)
@@ -482,6 +484,8 @@ class AsyncSandbox:
         wait: bool = True,
         partial: bool = False,
         require: Optional[Iterable[str]] = None,
+        hostname: Optional[str] = None,
+        new_hostname: bool = False,
     ) -> AsyncSandboxes:
         """Make children that have all of this sandbox: files, memory, processes and open files.
 
@@ -492,7 +496,8 @@ class AsyncSandbox:
         With hold, requests of the children that change something (all but GET, HEAD and OPTIONS) wait
         until a child is promoted or they are released: see `held`. With record, the children are
         answered alike: what the first one was answered is the answer to others that ask the same. With
-        secret_env, commands in the children have the secret variables of the parent.
+        secret_env, commands in the children have the secret variables of the parent. The children have the
+        host name of the parent, or `hostname`; with new_hostname each has one of its own.
 
         >>> async with await AsyncSandbox.create("python") as base:
         ...     _ = await base.files.write("/root/n", "1")
@@ -509,6 +514,7 @@ class AsyncSandbox:
             network=network_of(network), hold=_hold_of(hold), record=record or None,
             secret_env=secret_env or None,
             wait=None if wait else False, require=list(require) if require is not None else None,
+            hostname=hostname, new_hostname=new_hostname or None,
         )  # fmt: skip
         made = _made(self._client, ForkResult(await self._call("POST", "/fork", body=body)), partial)
         for child in made:
@@ -837,7 +843,7 @@ class AsyncSnapshot:
         hold: Union[bool, str, None] = ..., record: bool = ..., env: Env = ...,
         metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
         idle_timeout: Optional[Seconds] = ..., idle_action: Optional[str] = ..., partial: bool = ...,
-        require: Optional[Iterable[str]] = ...,
+        require: Optional[Iterable[str]] = ..., hostname: Optional[str] = ..., new_hostname: bool = ...,
     ) -> AsyncSandbox: ...  # fmt: skip
 
     @overload
@@ -846,7 +852,7 @@ class AsyncSnapshot:
         hold: Union[bool, str, None] = ..., record: bool = ..., env: Env = ...,
         metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
         idle_timeout: Optional[Seconds] = ..., idle_action: Optional[str] = ..., partial: bool = ...,
-        require: Optional[Iterable[str]] = ...,
+        require: Optional[Iterable[str]] = ..., hostname: Optional[str] = ..., new_hostname: bool = ...,
     ) -> AsyncSandboxes: ...  # fmt: skip
 
     async def restore(
@@ -864,10 +870,12 @@ class AsyncSnapshot:
         idle_action: Optional[str] = None,
         partial: bool = False,
         require: Optional[Iterable[str]] = None,
+        hostname: Optional[str] = None,
+        new_hostname: bool = False,
     ) -> Union[AsyncSandbox, AsyncSandboxes]:
         """Make a sandbox whose processes go on where the snapshot was taken; with a number, a list of them.
 
-        hold and record are as of Sandbox.fork().
+        hold, record, hostname and new_hostname are as of Sandbox.fork().
         """
         ttl, leased = _leased(self._client, ttl)
         body = present(
@@ -875,6 +883,7 @@ class AsyncSnapshot:
             metadata=labels(metadata, self._client._owner),
             lifecycle=lifecycle_of(ttl, idle_timeout, idle_action), network=network_of(network),
             hold=_hold_of(hold), record=record or None, require=list(require) if require is not None else None,
+            hostname=hostname, new_hostname=new_hostname or None,
         )  # fmt: skip
         answer = await self._transport.call("POST", self._path + "/restore", body=body)
         made = _made(self._client, ForkResult(answer), partial and n is not None)

@@ -112,6 +112,7 @@ class Sandbox:
         volumes: Optional[Mapping[str, str]] = None,
         require: Optional[Iterable[str]] = None,
         client: Optional[Client] = None,
+        hostname: Optional[str] = None,
     ) -> "Sandbox":
         """Create a sandbox from an image or a snapshot.
 
@@ -141,6 +142,7 @@ class Sandbox:
             self_control=dict(self_control) if self_control is not None else None,
             volumes=mounts_of(volumes),
             require=list(require) if require is not None else None,
+            hostname=hostname,
         )  # fmt: skip
         try:
             info = client._transport.call("POST", "/v1/sandboxes", body=body)
@@ -484,6 +486,8 @@ class Sandbox:
         wait: bool = True,
         partial: bool = False,
         require: Optional[Iterable[str]] = None,
+        hostname: Optional[str] = None,
+        new_hostname: bool = False,
     ) -> Sandboxes:
         """Make children that have all of this sandbox: files, memory, processes and open files.
 
@@ -494,7 +498,8 @@ class Sandbox:
         With hold, requests of the children that change something (all but GET, HEAD and OPTIONS) wait
         until a child is promoted or they are released: see `held`. With record, the children are
         answered alike: what the first one was answered is the answer to others that ask the same. With
-        secret_env, commands in the children have the secret variables of the parent.
+        secret_env, commands in the children have the secret variables of the parent. The children have the
+        host name of the parent, or `hostname`; with new_hostname each has one of its own.
 
         >>> with Sandbox.create("python") as base:
         ...     _ = base.files.write("/root/n", "1")
@@ -511,6 +516,7 @@ class Sandbox:
             network=network_of(network), hold=_hold_of(hold), record=record or None,
             secret_env=secret_env or None,
             wait=None if wait else False, require=list(require) if require is not None else None,
+            hostname=hostname, new_hostname=new_hostname or None,
         )  # fmt: skip
         made = _made(self._client, ForkResult(self._call("POST", "/fork", body=body)), partial)
         for child in made:
@@ -839,7 +845,7 @@ class Snapshot:
         hold: Union[bool, str, None] = ..., record: bool = ..., env: Env = ...,
         metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
         idle_timeout: Optional[Seconds] = ..., idle_action: Optional[str] = ..., partial: bool = ...,
-        require: Optional[Iterable[str]] = ...,
+        require: Optional[Iterable[str]] = ..., hostname: Optional[str] = ..., new_hostname: bool = ...,
     ) -> Sandbox: ...  # fmt: skip
 
     @overload
@@ -848,7 +854,7 @@ class Snapshot:
         hold: Union[bool, str, None] = ..., record: bool = ..., env: Env = ...,
         metadata: Optional[Mapping[str, str]] = ..., ttl: Optional[Seconds] = ...,
         idle_timeout: Optional[Seconds] = ..., idle_action: Optional[str] = ..., partial: bool = ...,
-        require: Optional[Iterable[str]] = ...,
+        require: Optional[Iterable[str]] = ..., hostname: Optional[str] = ..., new_hostname: bool = ...,
     ) -> Sandboxes: ...  # fmt: skip
 
     def restore(
@@ -866,10 +872,12 @@ class Snapshot:
         idle_action: Optional[str] = None,
         partial: bool = False,
         require: Optional[Iterable[str]] = None,
+        hostname: Optional[str] = None,
+        new_hostname: bool = False,
     ) -> Union[Sandbox, Sandboxes]:
         """Make a sandbox whose processes go on where the snapshot was taken; with a number, a list of them.
 
-        hold and record are as of Sandbox.fork().
+        hold, record, hostname and new_hostname are as of Sandbox.fork().
         """
         ttl, leased = _leased(self._client, ttl)
         body = present(
@@ -877,6 +885,7 @@ class Snapshot:
             metadata=labels(metadata, self._client._owner),
             lifecycle=lifecycle_of(ttl, idle_timeout, idle_action), network=network_of(network),
             hold=_hold_of(hold), record=record or None, require=list(require) if require is not None else None,
+            hostname=hostname, new_hostname=new_hostname or None,
         )  # fmt: skip
         answer = self._transport.call("POST", self._path + "/restore", body=body)
         made = _made(self._client, ForkResult(answer), partial and n is not None)

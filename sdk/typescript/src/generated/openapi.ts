@@ -485,6 +485,8 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /** @description host name; if absent, that of the snapshot, or for an image the name or id of the sandbox */
+            hostname?: string;
             /** @description image id or name, or snapshot id or name; an image takes precedence */
             image: string;
             /** @description when it ends or rests by itself */
@@ -1191,6 +1193,8 @@ export interface components {
              * @enum {string}
              */
             hold?: "writes";
+            /** @description host name of the children; that of the parent if absent. Older names stay in /etc/hosts */
+            hostname?: string;
             /** @description when the children end or rest by themselves; absent members are the parent's, counted from now */
             lifecycle?: components["schemas"]["LifecycleRequest"];
             /** @description labels of the children, added to those of the parent */
@@ -1201,6 +1205,8 @@ export interface components {
             names?: string[];
             /** @description what the children may reach: what the parent may if absent */
             network?: components["schemas"]["NetworkRequest"];
+            /** @description each has a host name of its own: its name, or its id */
+            newHostname?: boolean;
             /** @description the children see one world: what the first one was answered is the answer to others that ask the same */
             record?: boolean;
             /** @description fresh-randomness: make no child with a random generator that is known to repeat and has no new seed */
@@ -2371,6 +2377,8 @@ export interface components {
              * @enum {string}
              */
             hold?: "writes";
+            /** @description host name of the sandboxes; that of the sandbox that was frozen if absent. Older names stay in /etc/hosts */
+            hostname?: string;
             /** @description when they end or rest by themselves; absent members are those of the sandbox that was frozen, counted from now */
             lifecycle?: components["schemas"]["LifecycleRequest"];
             /** @description labels of the sandboxes, added to those of the sandbox that the snapshot is of */
@@ -2381,6 +2389,8 @@ export interface components {
             names?: string[];
             /** @description what they may reach: what the sandbox that was frozen might if absent */
             network?: components["schemas"]["NetworkRequest"];
+            /** @description each has a host name of its own: its name, or its id */
+            newHostname?: boolean;
             /** @description the sandboxes see one world: what the first one was answered is the answer to others that ask the same */
             record?: boolean;
             /** @description fresh-randomness: make no sandbox with a random generator that is known to repeat and has no new seed */
