@@ -139,7 +139,7 @@ func (fs *filesystem) statFS() (linux.Statfs, error) {
 	if u := a.Usage; u != nil {
 		free := uint64(max(u.Limit-u.Used, 0))
 		out.Blocks, out.BlocksFree, out.BlocksAvailable = uint64(u.Limit)/block, free/block, free/block
-		out.FilesFree = free / 1024
+		out.FilesFree = free / (1024 + 128 + 1) // see package volume: a file, and its name
 		out.Files = uint64(u.Nodes) + out.FilesFree
 	}
 	return out, nil

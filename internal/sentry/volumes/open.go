@@ -47,12 +47,7 @@ func (i *inode) Open(ctx context.Context, rp *vfs.ResolvingPath, d *kernfs.Dentr
 		i.mu.Unlock()
 		return fifo.Open(ctx, rp.Mount(), d.VFSDentry(), opts.Flags, &i.locks)
 	case linux.S_IFCHR, linux.S_IFBLK:
-		kind := vfs.CharDevice
-		if i.is(linux.S_IFBLK) {
-			kind = vfs.BlockDevice
-		}
-		major, minor := linux.DecodeDeviceID(uint32(i.known().Rdev))
-		return rp.VirtualFilesystem().OpenDeviceSpecialFile(ctx, rp.Mount(), d.VFSDentry(), kind, uint32(major), minor, &opts)
+		return nil, linuxerr.EACCES // as of a mount with nodev, whose flag gVisor keeps and does not regard
 	}
 	return nil, linuxerr.ENXIO
 }

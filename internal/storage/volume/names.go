@@ -113,15 +113,16 @@ func (v *Volume) Make(ctx context.Context, dir uint64, name []byte, n Node) (*At
 		if err := errors.Join(link(ctx, tx, dir, name, uint64(ino)), touch(ctx, tx, dir, int(links)-1, now)); err != nil {
 			return 0, err
 		}
+		cost := nodeCost + nameCost(name) + int64(len(n.Target))
 		if kind != unix.S_IFREG {
-			return nodeCost, nil
+			return cost, nil
 		}
 		// What an earlier process left under a number that was not recorded is cut.
 		f, err := os.OpenFile(v.dataPath(uint64(ino)), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_CLOEXEC, 0o600)
 		if err != nil {
 			return 0, err
 		}
-		return nodeCost, f.Close()
+		return cost, f.Close()
 	})
 	if err != nil {
 		return nil, err
@@ -157,7 +158,7 @@ func (v *Volume) Link(ctx context.Context, ino, dir uint64, name []byte) (*Attr,
 		a.Nlink++
 		a.Ctime = now
 		_, err = tx.ExecContext(ctx, `UPDATE nodes SET nlink = ?, ctime = ? WHERE ino = ?`, a.Nlink, now, int64(ino))
-		return 0, errors.Join(err, link(ctx, tx, dir, name, ino), touch(ctx, tx, dir, 0, now))
+		return nameCost(name), errors.Join(err, link(ctx, tx, dir, name, ino), touch(ctx, tx, dir, 0, now))
 	})
 	if err != nil {
 		return nil, err
@@ -242,26 +243,26 @@ func (v *Volume) drop(ctx context.Context, tx *statements, dir uint64, name []by
 	if hold = hold && a.is(unix.S_IFREG); left > 0 || hold {
 		_, err = tx.ExecContext(ctx, `UPDATE nodes SET nlink = ?, ctime = ? WHERE ino = ?`, left, now, int64(a.Ino))
 		if left > 0 {
-			return nil, 0, err
+			return nil, -nameCost(name), err
 		}
 		a.Nlink = 0
-		return a, 0, err
+		return a, -nameCost(name), err
 	}
 	used, err = v.erase(ctx, tx, a.Ino)
-	return a, used, err
+	return a, used - nameCost(name), err
 }
 
 // erase removes what is recorded of a file without a name.
 func (v *Volume) erase(ctx context.Context, tx *statements, ino uint64) (used int64, err error) {
-	var room, xattrs int64
-	if err := tx.QueryRowContext(ctx, `DELETE FROM nodes WHERE ino = ? RETURNING room`, int64(ino)).Scan(&room); err != nil {
+	var contents, xattrs int64
+	if err := tx.QueryRowContext(ctx, `DELETE FROM nodes WHERE ino = ? RETURNING room + ifnull(length(target), 0)`, int64(ino)).Scan(&contents); err != nil {
 		return 0, err
 	}
-	if err := tx.QueryRowContext(ctx, `SELECT ifnull(sum(length(name) + length(value)), 0) FROM xattrs WHERE ino = ?`, int64(ino)).Scan(&xattrs); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT ifnull(sum(? + length(name) + length(value)), 0) FROM xattrs WHERE ino = ?`, recordCost, int64(ino)).Scan(&xattrs); err != nil {
 		return 0, err
 	}
 	_, err = tx.ExecContext(ctx, `DELETE FROM xattrs WHERE ino = ?`, int64(ino))
-	return -room - xattrs - nodeCost, err
+	return -contents - xattrs - nodeCost, err
 }
 
 // removeData removes the contents of what is gone, if the change that removed it was kept. What
@@ -319,6 +320,7 @@ func (v *Volume) Rename(ctx context.Context, from uint64, name []byte, to uint64
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `UPDATE nodes SET ctime = ? WHERE ino = ?`, now, int64(ino))
 		}
+		used += nameCost(newName) - nameCost(name)
 		return used, errors.Join(err, link(ctx, tx, to, newName, ino), touch(ctx, tx, from, -links, now), touch(ctx, tx, to, links, now))
 	})
 	return v.removeData(gone, err), err

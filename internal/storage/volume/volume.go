@@ -23,9 +23,14 @@ const (
 	// maxName and maxTarget bound names, and targets of symbolic links, in bytes, as Linux does.
 	maxName   = 255
 	maxTarget = 4095
-	// nodeCost is what a file or directory takes of the limit besides its contents, in bytes.
-	nodeCost = 1 << 10
+	// nodeCost is what a file or directory takes of the limit besides its contents, in bytes. Each of its names and
+	// each attribute takes recordCost besides its text.
+	nodeCost   = 1 << 10
+	recordCost = 128
 )
+
+// nameCost is what a name takes of the limit.
+func nameCost(name []byte) int64 { return recordCost + int64(len(name)) }
 
 const schema = `
 CREATE TABLE IF NOT EXISTS nodes (
@@ -87,12 +92,11 @@ func (v *Volume) prepare(ctx context.Context) error {
 	if _, err := v.db.conn.ExecContext(ctx, `DELETE FROM nodes WHERE nlink = 0; DELETE FROM xattrs WHERE ino NOT IN (SELECT ino FROM nodes)`); err != nil {
 		return err
 	}
-	var nodes, room, xattrs int64
-	const all = `SELECT count(*), sum(room), (SELECT ifnull(sum(length(name) + length(value)), 0) FROM xattrs) FROM nodes`
-	if err := v.db.QueryRowContext(ctx, all).Scan(&nodes, &room, &xattrs); err != nil {
+	const all = `SELECT sum(? + room + ifnull(length(target), 0)) + (SELECT ifnull(sum(? + length(name)), 0) FROM entries) +
+		(SELECT ifnull(sum(? + length(name) + length(value)), 0) FROM xattrs) FROM nodes`
+	if err := v.db.QueryRowContext(ctx, all, nodeCost, recordCost, recordCost).Scan(&v.used); err != nil {
 		return err
 	}
-	v.used = nodes*nodeCost + room + xattrs
 	return v.sweep(ctx)
 }
 

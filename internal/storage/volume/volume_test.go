@@ -240,6 +240,63 @@ func TestLimit(t *testing.T) {
 	mustMake(t, v, Root, "now", unix.S_IFDIR|0o755)
 }
 
+// TestNamesCost what they take of the disk, and nothing once they are gone.
+func TestNamesCost(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	v := open(t, dir, 64<<10)
+	f := mustMake(t, v, Root, "f", unix.S_IFREG|0o644)
+	empty := usedBy(t, v)
+	name := func(i int) []byte { return fmt.Appendf(nil, "%0240d", i) }
+	links := 0
+	for ; ; links++ {
+		if _, err := v.Link(ctx, f.Ino, Root, name(links)); err != nil {
+			wantErr(t, "one more link", err, unix.ENOSPC)
+			break
+		}
+	}
+	if links < 100 || links > 64<<10/240 {
+		t.Errorf("%d links with names of 240 bytes fit into 64 KiB", links)
+	}
+	wantErr(t, "a longer name", errOf(v.Rename(ctx, Root, []byte("f"), Root, bytes.Repeat([]byte("n"), 255), false, false)), unix.ENOSPC)
+	for i := range links {
+		if _, err := v.Remove(ctx, Root, name(i), Removal{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := usedBy(t, v); got != empty {
+		t.Errorf("%d bytes are used without the links, were %d", got, empty)
+	}
+	// A target, a name and an attribute count, also when the volume is opened again.
+	if _, err := v.Make(ctx, Root, []byte("l"), Node{Mode: unix.S_IFLNK | 0o777, Target: bytes.Repeat([]byte("t"), 4000)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := usedBy(t, v) - empty; got < 5000 {
+		t.Errorf("a link with a long target takes %d bytes", got)
+	}
+	if err := v.SetXattr(ctx, f.Ino, []byte("user.x"), []byte("v"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Rename(ctx, Root, []byte("f"), Root, []byte("longer"), false, false); err != nil {
+		t.Fatal(err)
+	}
+	full := usedBy(t, v)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	v = open(t, dir, 64<<10)
+	if got := usedBy(t, v); got != full {
+		t.Errorf("%d bytes are used when it is opened again, were %d", got, full)
+	}
+	for _, n := range []string{"l", "longer"} {
+		if _, err := v.Remove(ctx, Root, []byte(n), Removal{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := usedBy(t, v), int64(nodeCost); got != want {
+		t.Errorf("%d bytes are used in the end, want %d", got, want)
+	}
+}
+
 // TestRandom compares a volume with a directory of the host under random operations.
 func TestRandom(t *testing.T) {
 	ctx, host := t.Context(), t.TempDir()

@@ -42,7 +42,7 @@ func (v *Volume) SetXattr(ctx context.Context, ino uint64, name, value []byte, f
 			return 0, err
 		}
 		var had int64
-		err := tx.QueryRowContext(ctx, `SELECT length(name) + length(value) FROM xattrs WHERE ino = ? AND name = ?`, int64(ino), name).Scan(&had)
+		err := tx.QueryRowContext(ctx, `SELECT ? + length(name) + length(value) FROM xattrs WHERE ino = ? AND name = ?`, recordCost, int64(ino), name).Scan(&had)
 		is := err == nil
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
@@ -63,7 +63,7 @@ func (v *Volume) SetXattr(ctx context.Context, ino uint64, name, value []byte, f
 		if err == nil {
 			err = changed(ctx, tx, ino)
 		}
-		return int64(len(name)+len(value)) - had, err
+		return nameCost(name) + int64(len(value)) - had, err
 	})
 }
 
@@ -96,7 +96,7 @@ func (v *Volume) Xattrs(ctx context.Context, ino uint64) (names [][]byte, err er
 func (v *Volume) RemoveXattr(ctx context.Context, ino uint64, name []byte) error {
 	return v.change(ctx, func(tx *statements) (int64, error) {
 		var had int64
-		err := tx.QueryRowContext(ctx, `DELETE FROM xattrs WHERE ino = ? AND name = ? RETURNING length(name) + length(value)`, int64(ino), name).Scan(&had)
+		err := tx.QueryRowContext(ctx, `DELETE FROM xattrs WHERE ino = ? AND name = ? RETURNING ? + length(name) + length(value)`, int64(ino), name, recordCost).Scan(&had)
 		if errors.Is(err, sql.ErrNoRows) {
 			return 0, unix.ENODATA
 		}
