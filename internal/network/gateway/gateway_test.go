@@ -184,6 +184,27 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestRequestsThatHideTheirNames are refused at all ports where a name decides.
+func TestRequestsThatHideTheirNames(t *testing.T) {
+	w := newWorld(t, nil)
+	w.serve("192.0.2.3:8080", echoes)
+	s := w.newSentry("one", rules(t, "db.example.org:8080"))
+	if addrs, _ := s.lookUp("db.example.org"); len(addrs) != 1 {
+		t.Fatalf("%d addresses", len(addrs))
+	}
+	for _, text := range []string{
+		"GET / HTTP/1.1\r\nHost: denied.test\r\n\r\n", "\r\nGET / HTTP/1.1\r\nHost: denied.test\r\n\r\n", "GET / HTTP/1.1\nHost: denied.test\n\n", "GET / HTTP/1.0\r\n\r\n",
+	} {
+		g := s.open("192.0.2.3:8080")
+		if _, err := io.WriteString(g, text); err != nil {
+			t.Fatal(err)
+		}
+		if k := g.last(); k != wire.Reset {
+			t.Errorf("%q: the last word is %v", text, k)
+		}
+	}
+}
+
 // TestNamesOfTheParent lets programs that were forked use the addresses that they had looked up, as far as
 // their own policy lets the names have them.
 func TestNamesOfTheParent(t *testing.T) {

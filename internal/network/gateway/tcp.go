@@ -95,7 +95,7 @@ func (f *flow) begin(guest *os.File, server *net.TCPConn, q policy.Question, d p
 		switch {
 		case errors.Is(err, errSpoke): // which a server of HTTP does not
 			opts.Before = func(ctx context.Context) error {
-				t, _, err := f.look(ctx, guest, &q, policy.HostIfShown, 0)
+				t, _, err := f.look(ctx, guest, &q, policy.HostIfShown, 0, false)
 				if t != nil {
 					err = errSpoke
 				}
@@ -142,17 +142,23 @@ func (f *flow) lookFirst(guest *os.File, server *net.TCPConn, q *policy.Question
 		first = 0
 		defer awaitSpeech(server, func() { stop(errSpoke) })()
 	}
-	return f.look(ctx, guest, q, need, first)
+	return f.look(ctx, guest, q, need, first, true)
 }
 
-// look judges the flow once more, by the name in the guest's first bytes, which may take so long.
-func (f *flow) look(ctx context.Context, guest *os.File, q *policy.Question, need policy.Host, first time.Duration) (*policy.Treatment, sniff.Found, error) {
+// look judges the flow once more, by the name in the guest's first bytes, which may take so long. With strict a
+// beginning of a request or handshake that comes to no name, because it is malformed or slow, is denied: the server may
+// read a name in it that the gateway does not see. It is not, where a server spoke first, which one of HTTP does not.
+func (f *flow) look(ctx context.Context, guest *os.File, q *policy.Question, need policy.Host, first time.Duration, strict bool) (*policy.Treatment, sniff.Found, error) {
 	found, err := sniff.Await(ctx, guest, sniff.Timeouts{First: first, Rest: slowness})
 	switch {
 	case ctx.Err() != nil:
 		return nil, found, context.Cause(ctx)
 	case errors.Is(err, io.EOF):
 		return nil, found, nil // nothing was said, and nothing comes
+	}
+	if strict && obscure(found, err) {
+		logDenied(f, "the first bytes are a request or a handshake without a name that all servers read alike", "")
+		return nil, found, errDenied
 	}
 	q.Seen, q.Host = true, ""
 	if name, ok := policy.CanonicalName(found.Name); ok && err == nil && !(found.Hidden && need == policy.HostRequired) {
@@ -165,6 +171,18 @@ func (f *flow) look(ctx context.Context, guest *os.File, q *policy.Question, nee
 	}
 	f.rule = d.String()
 	return d.Treatment, found, nil
+}
+
+// obscure reports whether first bytes are a beginning of HTTP or TLS that does not say which name is meant. A handshake
+// that is complete and names none is not: the server answers it as the address.
+func obscure(found sniff.Found, err error) bool {
+	switch found.Kind {
+	case sniff.HTTP:
+		return err != nil || found.Name == ""
+	case sniff.TLS:
+		return err != nil
+	}
+	return false
 }
 
 // awaitSpeech calls f when the server has sent something. The function that it returns ends the

@@ -121,7 +121,7 @@ func (f *flow) runVia(q policy.Question, d policy.Decision) {
 	}
 	logAllowed(f)
 	names := q.Names
-	t, found, err := f.look(f.ctx, guest, &q, max(d.Host, policy.HostIfShown), silence)
+	t, found, err := f.look(f.ctx, guest, &q, max(d.Host, policy.HostIfShown), silence, true)
 	if err != nil {
 		f.refuse(guest, nil)
 		return

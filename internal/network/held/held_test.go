@@ -244,7 +244,8 @@ func TestTransport(t *testing.T) {
 		{"GET", "", "", "", 204},
 		{"HEAD", "", "", "", 204},
 		{"OPTIONS", "", "", "", 204},
-		{"TRACE", "", "", "", 204},
+		{"TRACE", "", "", "", 403},
+		{"GET", "", "X_Method_Override", "TRACE", 403},
 		{"GET", "", "X-HTTP-Method-Override", "DELETE", 425},
 		{"GET", "", "Upgrade", "websocket", 403},
 		{"POST", "0123456789a", "", "", 429}, // one body

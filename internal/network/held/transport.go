@@ -43,8 +43,11 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	writes := slices.ContainsFunc(httprule.EffectiveMethods(r.Method, r.Header), func(m string) bool { return !httprule.Safe(m) })
+	methods := httprule.EffectiveMethods(r.Method, r.URL.RawQuery, r.Header)
+	writes := slices.ContainsFunc(methods, func(m string) bool { return !httprule.Safe(m) })
 	switch {
+	case slices.Contains(methods, http.MethodTrace):
+		return t.refuse(r, http.StatusForbidden, "writes are held here, and TRACE is refused"), nil
 	case r.Header.Get("Upgrade") != "":
 		return t.refuse(r, http.StatusForbidden, "writes are held here, and a connection that is upgraded cannot be"), nil
 	case !writes:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -228,29 +229,66 @@ func Safe(method string) bool {
 	return false
 }
 
-// methodOverrides and pathOverrides are headers by which some servers take another method
-// or path than those of the request.
+// Names of headers, and of parameters of a query, by which some servers take another method or path than those of the
+// request. They are compared as gateways like CGI and WSGI make variables of them, see folded.
 var (
-	methodOverrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
-	pathOverrides   = []string{"X-Original-Url", "X-Rewrite-Url"}
+	methodOverrides = []string{"x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method", "x-rewrite-method"}
+	methodQueries   = []string{"-method", "-http-method", "-httpmethod", "http-method", "httpmethod"} // _method, $httpMethod
+	pathOverrides   = []string{
+		"x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri", "x-rewrite-path", "x-override-url", "x-forwarded-uri", "x-forwarded-url",
+		"x-forwarded-path", "x-forwarded-prefix", "x-envoy-original-path", "x-request-uri", "request-uri", "x-script-name", "script-name", "path-info", "x-path-info",
+		"destination", // of MOVE and COPY
+	}
 )
 
-// EffectiveMethods returns all methods that a server may take a request for.
-func EffectiveMethods(method string, h http.Header) []string {
+// folded returns a name in lower case, with a dash for all that is no letter or digit: servers behind CGI, WSGI or PHP
+// see one variable for X-A, X_A and, some of them, X.A.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			return r
+		}
+		return '-'
+	}, name)
+}
+
+// EffectiveMethods returns all methods that a server may take a request for, with the query that it was sent with.
+func EffectiveMethods(method, query string, h http.Header) []string {
 	methods := []string{method}
-	for _, name := range methodOverrides {
-		for _, v := range h[name] {
-			methods = append(methods, strings.ToUpper(strings.TrimSpace(v)))
+	add := func(v string) { methods = append(methods, strings.ToUpper(strings.TrimSpace(v))) }
+	for name, values := range h {
+		if slices.Contains(methodOverrides, folded(name)) {
+			for _, v := range values {
+				add(v)
+			}
+		}
+	}
+	// Servers end parameters at & and, the old ones, at ; as well.
+	for part := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, value, _ := strings.Cut(part, "=")
+		if name = folded(unescaped(name)); slices.Contains(methodQueries, name) || slices.Contains(methodOverrides, name) {
+			add(unescaped(value))
 		}
 	}
 	return methods
 }
 
+// unescaped returns a part of a query as a server reads it, or as it is if it cannot be read.
+func unescaped(text string) string {
+	if plain, err := url.QueryUnescape(text); err == nil {
+		return plain
+	}
+	return text
+}
+
 // OverridesPath returns the name of a header by which a server may take a request for one
 // of another path, or "".
 func OverridesPath(h http.Header) string {
-	for _, name := range pathOverrides {
-		if len(h[name]) > 0 {
+	for name, values := range h {
+		if len(values) > 0 && slices.Contains(pathOverrides, folded(name)) {
 			return name
 		}
 	}

@@ -2,6 +2,8 @@ package httprule
 
 import (
 	"errors"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -192,4 +194,33 @@ func slowMatch(pattern, path string) bool {
 		return slowMatch(pattern[1:], path) || path != "" && path[0] != '/' && slowMatch(pattern, path[1:])
 	}
 	return path != "" && pattern[0] == path[0] && slowMatch(pattern[1:], path[1:])
+}
+
+// TestOverrides finds what servers may take for another method or path.
+func TestOverrides(t *testing.T) {
+	for _, name := range []string{
+		"X-HTTP-Method-Override", "X_HTTP_METHOD_OVERRIDE", "x-http_method.override", "X-Original-Method", "X_Method_Override", "X-HTTP-Method",
+	} {
+		h := http.Header{name: {" delete "}}
+		if got := EffectiveMethods("GET", "", h); !slices.Equal(got, []string{"GET", "DELETE"}) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for query, want := range map[string]string{
+		"": "GET", "method=DELETE": "GET", "a=_method=DELETE": "GET", "_method=DELETE": "GET DELETE", "a=1&_method=put": "GET PUT", "a=1;_METHOD=put": "GET PUT",
+		"%5Fmethod=%64elete": "GET DELETE", "$httpMethod=PATCH": "GET PATCH", "x-http-method-override=PATCH": "GET PATCH", "_method=POST&_method=PUT": "GET POST PUT",
+		"_method=%zz": "GET %ZZ", "_method": "GET ",
+	} {
+		if got := strings.Join(EffectiveMethods("GET", query, nil), " "); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	for name, want := range map[string]bool{
+		"X-Original-URL": true, "X_Original_URL": true, "X-Original-URI": true, "X-Forwarded-Uri": true, "x_rewrite_url": true, "Destination": true,
+		"X-Original": false, "X-Forwarded-Host": false, "Accept": false,
+	} {
+		if got := OverridesPath(http.Header{name: {"/x"}}); (got != "") != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
 }

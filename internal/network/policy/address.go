@@ -69,7 +69,7 @@ var classRules = [...]*rule{
 	{text: "broadcast: no rule names it"},
 	{text: "unspecified address: no rule names it"},
 	{text: "reserved addresses: no rule names them"},
-	{text: "locally translated addresses: no rule names them"},
+	{text: "locally translated and tunnel addresses: no rule names them"},
 	{text: "address of the host: no rule names it"},
 }
 
@@ -111,6 +111,11 @@ func classesOf(addr netip.Addr) class {
 			c |= special[i].class
 		}
 	}
+	if v4, ok := tunnelled(addr); ok {
+		if c |= classesOf(v4); c == 0 {
+			c = translated
+		}
+	}
 	return c
 }
 
@@ -123,6 +128,15 @@ func classesNamed(prefix netip.Prefix) class {
 			c |= special[i].class
 		}
 	}
+	if v4, ok := tunnelled(prefix.Addr()); ok {
+		c |= translated
+		switch {
+		case prefix.IsSingleIP():
+			c |= classesOf(v4)
+		case sixToFour.Contains(prefix.Addr()) && prefix.Bits() >= sixToFour.Bits():
+			c |= classesNamed(netip.PrefixFrom(v4, min(32, prefix.Bits()-sixToFour.Bits())))
+		}
+	}
 	if prefix.IsSingleIP() {
 		c |= ownHost
 	}
@@ -132,15 +146,33 @@ func classesNamed(prefix netip.Prefix) class {
 // embeddings are the ranges of IPv6 addresses that have an IPv4 address in them, with the first of
 // its four bytes.
 var embeddings = []struct {
-	prefix   netip.Prefix
-	at       int
-	inverted bool
+	prefix netip.Prefix
+	at     int
 }{
-	{netip.MustParsePrefix("::ffff:0:0/96"), 12, false},   // mapped, RFC 4291
-	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, false}, // translated, RFC 2765
-	{netip.MustParsePrefix("64:ff9b::/96"), 12, false},    // NAT64, RFC 6052
-	{netip.MustParsePrefix("2002::/16"), 2, false},        // 6to4, RFC 3056
-	{netip.MustParsePrefix("2001::/32"), 12, true},        // Teredo, RFC 4380: the client's address
+	{netip.MustParsePrefix("::ffff:0:0/96"), 12},   // mapped, RFC 4291
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12}, // translated, RFC 2765
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},    // NAT64, RFC 6052
+}
+
+// The ranges of tunnels have an IPv4 address in them, which is that of a router or a client, and not of the host that is
+// reached: a rule for the IPv4 address does not name them. They need a rule of their own, that names what the IPv4
+// address is as well.
+var (
+	sixToFour = netip.MustParsePrefix("2002::/16") // RFC 3056
+	teredo    = netip.MustParsePrefix("2001::/32") // RFC 4380
+)
+
+// tunnelled returns the IPv4 address of the far end of a tunnel.
+func tunnelled(addr netip.Addr) (v4 netip.Addr, ok bool) {
+	switch b := addr.As16(); {
+	case !addr.Is6():
+		return v4, false
+	case sixToFour.Contains(addr):
+		return netip.AddrFrom4([4]byte(b[2:])), true
+	case teredo.Contains(addr):
+		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
+	}
+	return v4, false
 }
 
 // compatible is the deprecated range of IPv6 addresses that are an IPv4 address behind zeros. The
@@ -159,13 +191,7 @@ func canonicalAddress(addr netip.Addr) netip.Addr {
 		if !e.prefix.Contains(addr) {
 			continue
 		}
-		v4 := [4]byte(b[e.at:])
-		if e.inverted {
-			for i := range v4 {
-				v4[i] ^= 0xff
-			}
-		}
-		return netip.AddrFrom4(v4)
+		return netip.AddrFrom4([4]byte(b[e.at:]))
 	}
 	if compatible.Contains(addr) && !addr.IsUnspecified() && !addr.IsLoopback() {
 		return netip.AddrFrom4([4]byte(b[12:]))

@@ -94,6 +94,9 @@ func (p *Policy) classify(addr netip.Addr) (netip.Addr, class) {
 	if classes&loopback == 0 && p.own(addr) {
 		classes |= ownHost
 	}
+	if v4, ok := tunnelled(addr); ok && classes&loopback == 0 && p.own(v4) {
+		classes |= ownHost
+	}
 	return addr, classes
 }
 

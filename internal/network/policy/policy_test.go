@@ -237,6 +237,25 @@ func TestAddressesThatNeedARule(t *testing.T) {
 	}
 }
 
+// TestTunnelsAreNotTheirIPv4Addresses: a rule for an IPv4 address names no 6to4 or Teredo address that has it.
+func TestTunnelsAreNotTheirIPv4Addresses(t *testing.T) {
+	for _, c := range []struct {
+		rule, address string
+		want          bool
+	}{
+		{"198.51.100.7", "2002:c633:6407::1", false}, {"198.51.100.7", "2001:0:1:2:3:4:39cc:9bf8", false}, {"198.51.100.7", "64:ff9b::c633:6407", true},
+		{"10.0.0.0/8", "2002:a00:5::1", false}, {"*", "2002:c633:6407::1", false},
+		{"2002:c633:6407::/48", "2002:c633:6407::1", true}, {"2002::/16", "2002:c633:6407::1", true}, {"2001::/32", "2001:0:1:2:3:4:39cc:9bf8", true},
+		{"2002::/16", "2002:a00:5::1", false}, {"2002:a00::/24", "2002:a00:5::1", true}, {"2001::/32", "2001:0:1:2:3:4:80ff:fffe", false},
+		{"2001:0:1:2:3:4:80ff:fffe", "2001:0:1:2:3:4:80ff:fffe", true},
+	} {
+		p := compileLines(t, "allow "+c.rule)
+		if d := p.Judge(&Question{Address: netip.MustParseAddr(c.address), Port: 80}); d.Allowed != c.want {
+			t.Errorf("allow %s: %s is %s", c.rule, c.address, shown(d))
+		}
+	}
+}
+
 func TestRangesThatNameAddresses(t *testing.T) {
 	for _, c := range []struct {
 		rule, address string

@@ -110,7 +110,6 @@ func TestWhatCannotBeEnforcedIsRefused(t *testing.T) {
 		"allow metadata.google.internal": "network.allow[0]: metadata.google.internal is reached never by name",
 		"allow ::ffff:10.0.0.1":          "judged as the IPv4 address",
 		"allow 64:ff9b::/96":             "judged as the IPv4 address",
-		"allow 2002:a00::/24":            "judged as the IPv4 address",
 		"allow ::7f00:1":                 "judged as the IPv4 address",
 		"allow udp:198.51.100.1:443":     "never passed on",
 		"allow udp:host.ramet.internal":  "wants a port",

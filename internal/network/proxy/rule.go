@@ -143,7 +143,7 @@ func (r *Rule) Check(req *http.Request) error {
 	if r.refused != nil {
 		return r.refused
 	}
-	for _, m := range httprule.EffectiveMethods(req.Method, req.Header) {
+	for _, m := range httprule.EffectiveMethods(req.Method, req.URL.RawQuery, req.Header) {
 		if !r.methods.Match(m) {
 			return fmt.Errorf("method %q is not among %s", m, strings.Join(r.methods, ", "))
 		}
@@ -228,7 +228,7 @@ func (s *secret) isFor(name string, req *http.Request) bool {
 	if !slices.Contains(s.Binding.Names, name) && !slices.Contains(s.Binding.Names, secrets.Any) {
 		return false
 	}
-	for _, m := range httprule.EffectiveMethods(req.Method, req.Header) {
+	for _, m := range httprule.EffectiveMethods(req.Method, req.URL.RawQuery, req.Header) {
 		if !s.methods.Match(m) {
 			return false
 		}

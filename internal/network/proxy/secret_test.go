@@ -79,6 +79,29 @@ func TestSecretIsPutIn(t *testing.T) {
 	}, treated(newRule(t, bearer(nil), s)))
 }
 
+// TestPartsOfAnswers are not asked for where a secret could be in them.
+func TestPartsOfAnswers(t *testing.T) {
+	seen := make(chan http.Header, 1)
+	for _, with := range []bool{true, false} {
+		rule := newRule(t, bearer(nil), newSecretOf("Authorization"))
+		if !with {
+			rule = Open("rule")
+		}
+		w := newWorld(t, func(w http.ResponseWriter, r *http.Request) { seen <- r.Header }, treated(rule))
+		do(t, w.client(false), "GET", w.url("/"), nil, func(r *http.Request) {
+			for _, name := range []string{"Range", "If-Range", "Request-Range"} {
+				r.Header.Set(name, "bytes=0-3")
+			}
+		})
+		h := <-seen
+		for _, name := range []string{"Range", "If-Range", "Request-Range"} {
+			if got := h.Get(name); (got == "") != with {
+				t.Errorf("with a secret %t: %s is %q", with, name, got)
+			}
+		}
+	}
+}
+
 // TestSecretWithoutTLS passes only if both the policy and the secret say so.
 func TestSecretWithoutTLS(t *testing.T) {
 	for _, c := range []struct{ policy, binding, want bool }{{false, false, false}, {true, false, false}, {false, true, false}, {true, true, true}} {

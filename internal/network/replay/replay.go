@@ -74,15 +74,22 @@ func (r *Recorder) Forget(branch string) {
 }
 
 // Transport returns the transport of a branch. Questions that nobody has asked go to next. realm is
-// part of all questions: branches that have not the same right to an answer differ in it.
-func (r *Recorder) Transport(branch, realm string, next http.RoundTripper) http.RoundTripper {
-	return &transport{r, branch, realm, next}
+// part of all questions: branches that have not the same right to an answer differ in it. So are the values of headers.
+func (r *Recorder) Transport(branch, realm string, next http.RoundTripper, headers ...string) http.RoundTripper {
+	names := slices.Clone(chosen)
+	for _, name := range headers {
+		if name = http.CanonicalHeaderKey(name); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return &transport{r, branch, realm, names, next}
 }
 
 type transport struct {
 	recorder *Recorder
 	branch   string
 	realm    string
+	headers  []string // that are part of a question
 	next     http.RoundTripper
 }
 
@@ -91,7 +98,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get("Upgrade") != "" {
 		return t.next.RoundTrip(req)
 	}
-	k, req, body, err := t.recorder.identify(t.realm, req)
+	k, req, body, err := t.recorder.identify(t.realm, t.headers, req)
 	if err != nil {
 		body.give()
 		return nil, err
@@ -133,13 +140,13 @@ func (t *transport) ask(k key, req *http.Request, body *joined) (*http.Response,
 
 // identify reads the body of a request and returns the key of its question, with the request to send
 // instead and its body. One that is too large, or for which there is no room, is not read to its end.
-func (r *Recorder) identify(realm string, req *http.Request) (key, *http.Request, *joined, error) {
+func (r *Recorder) identify(realm string, headers []string, req *http.Request) (key, *http.Request, *joined, error) {
 	h := sha256.New()
 	part(h, realm)
 	part(h, req.Method)
 	part(h, req.URL.String())
 	part(h, req.Host)
-	for _, name := range chosen {
+	for _, name := range headers {
 		part(h, name)
 		for _, v := range req.Header[name] {
 			part(h, "+"+v)

@@ -298,3 +298,21 @@ func TestUpgradePasses(t *testing.T) {
 		expect(t, r.Transport(branch, "", s), fmt.Sprintf("%d GET /ws ", i+1), "GET", "/ws", "", "Upgrade", "websocket")
 	}
 }
+
+// TestHeadersOfAQuestion tell questions apart only where the transport says so.
+func TestHeadersOfAQuestion(t *testing.T) {
+	for _, c := range []struct {
+		headers []string
+		same    bool
+	}{{nil, true}, {[]string{"x-key"}, false}} {
+		r, s := NewRecorder(DefaultLimits), &server{}
+		one, err := ask(t, r.Transport("a", "", s, c.headers...), "GET", "/x", "", "X-Key", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := ask(t, r.Transport("b", "", s, c.headers...), "GET", "/x", "", "X-Key", "2")
+		if err != nil || (one == two) != c.same {
+			t.Errorf("with %v: %q and %q, %v", c.headers, one, two, err)
+		}
+	}
+}

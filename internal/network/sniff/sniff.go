@@ -55,11 +55,17 @@ func Parse(b []byte) (Found, error) {
 	}
 	var f Found
 	var err error
+	first := bytes.TrimLeft(b, "\r\n") // servers of HTTP pass over empty lines
 	switch {
+	case len(first) == 0:
+		f, err = Found{Kind: HTTP}, ErrMore
 	case b[0] == 0x16: // a record of the handshake
 		f, err = parseTLS(b)
-	case b[0] >= 'A' && b[0] <= 'Z':
-		f, err = parseHTTP(b)
+	case ofMethod(first[0]):
+		f, err = parseHTTP(first)
+		if err == nil && f.Kind == HTTP && len(first) < len(b) {
+			err = ErrMalformed
+		}
 	}
 	if errors.Is(err, ErrMore) && len(b) >= MaxBytes {
 		err = ErrMalformed
@@ -115,28 +121,66 @@ func parseTLS(b []byte) (Found, error) {
 // may believe either: it is malformed.
 func parseHTTP(b []byte) (Found, error) {
 	f := Found{Kind: HTTP}
-	head, _, complete := bytes.Cut(b, []byte("\r\n\r\n"))
+	head, complete, proper := cutHead(b)
 	line, fields, more := bytes.Cut(head, []byte("\n"))
-	// Other protocols of text begin with capitals, too.
-	if i := bytes.LastIndexByte(line, ' '); (complete || more) && (i < 0 || !bytes.HasPrefix(line[i+1:], []byte("HTTP/"))) {
+	// Other protocols of text begin with a word, too.
+	if !mayBeRequest(line, complete || more) {
 		return Found{}, nil
 	}
 	if !complete {
 		return f, ErrMore
 	}
 	// A line feed alone ends a line for some servers and not for others.
-	if bytes.Count(head, []byte("\n")) != bytes.Count(head, []byte("\r\n")) || !validFields(fields) {
+	if !proper || bytes.Count(head, []byte("\n")) != bytes.Count(head, []byte("\r\n")) || !validFields(fields) {
 		return f, ErrMalformed
 	}
 	req, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("\r\n\r\n"))))
 	if err != nil || req.URL.Host != "" || req.Method == http.MethodConnect {
 		return f, ErrMalformed
 	}
+	if req.Method == "PRI" {
+		return Found{}, nil // HTTP/2 without TLS, whose requests show their names later
+	}
 	f.Name = strings.ToLower(req.Host)
 	if host, _, err := net.SplitHostPort(f.Name); err == nil {
 		f.Name = host
 	}
 	return f, nil
+}
+
+// ofMethod reports whether a method has a byte: servers know none with small letters.
+func ofMethod(c byte) bool {
+	return 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+}
+
+// cutHead returns the head of a request, up to the empty line that ends it for any server: some take a line feed alone
+// for the end of a line.
+func cutHead(b []byte) (head []byte, complete, proper bool) {
+	end := -1
+	for i, empty := range []string{"\r\n\r\n", "\n\n", "\n\r\n"} {
+		if at := bytes.Index(b, []byte(empty)); at >= 0 && (end < 0 || at < end) {
+			end, proper = at, i == 0
+		}
+	}
+	if end < 0 {
+		return b, false, false
+	}
+	return b[:end], true, proper
+}
+
+// mayBeRequest reports whether a line, or the beginning of one, may be a request for some server: a method, a target
+// and a version between spaces of any kind.
+func mayBeRequest(line []byte, whole bool) bool {
+	words := bytes.Fields(line)
+	if whole {
+		return len(words) > 1 && bytes.HasPrefix(bytes.ToUpper(words[len(words)-1]), []byte("HTTP/"))
+	}
+	for i, c := range line {
+		if c < ' ' && !bytes.ContainsRune([]byte("\t\r\v\f"), rune(c)) || c == 0x7f || i < len(words[0]) && !ofMethod(c) {
+			return false
+		}
+	}
+	return true
 }
 
 // validFields reports whether all lines begin with a name and a colon. Servers differ in what they

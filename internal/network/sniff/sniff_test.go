@@ -263,3 +263,23 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestRequestsThatServersReadDifferently are malformed at once, or incomplete: they are never something else, which
+// would pass without a name.
+func TestRequestsThatServersReadDifferently(t *testing.T) {
+	for text, want := range map[string]error{
+		"\r\nGET / HTTP/1.1\r\nHost: a.test\r\n\r\n": ErrMalformed, "\nGET / HTTP/1.1\r\nHost: a.test\r\n\r\n": ErrMalformed,
+		"GET / HTTP/1.1\nHost: a.test\n\n": ErrMalformed, "GET / HTTP/1.1\r\nHost: a.test\n\r\n": ErrMalformed,
+		"GET\t/\tHTTP/1.1\r\nHost: a.test\r\n\r\n": ErrMalformed, "GET / http/1.1\r\nHost: a.test\r\n\r\n": ErrMalformed,
+		"\r\n": ErrMore, "GET": ErrMore, "GET / HT": ErrMore, "GET / HTTP/1.1\r\nHost: a.test": ErrMore, "GET / HTTP/1.1\rHost: a.test\r\r": ErrMore,
+	} {
+		if got, err := Parse([]byte(text)); !errors.Is(err, want) || got.Kind != HTTP {
+			t.Errorf("%q: %+v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"words", "AMQP\x00\x00\x09\x01", "\r\n\x16\x03", "\x41\x00\x00\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "hello there"} {
+		if got, err := Parse([]byte(text)); err != nil || got != (Found{}) {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+}

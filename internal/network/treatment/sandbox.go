@@ -3,9 +3,11 @@ package treatment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,7 +99,7 @@ func (s *sandbox) Serve(ctx context.Context, guest net.Conn, t gateway.Treated) 
 // are held are not recorded: each branch has its own.
 func (p *Proxy) effects(st *state, t *gateway.Treated, next http.RoundTripper) http.RoundTripper {
 	if t.Treatment.Record && st.group != nil {
-		next = st.group.recorder.Transport(st.sandbox, realm(t.Treatment), next)
+		next = st.group.recorder.Transport(st.sandbox, realm(t.Treatment), next, inserted(t.Treatment)...)
 	}
 	if t.Treatment.Hold == "" || p.queue == nil {
 		return next
@@ -113,13 +115,23 @@ func (p *Proxy) effects(st *state, t *gateway.Treated, next http.RoundTripper) h
 	return p.queue.Transport(origin, time.Duration(t.Treatment.HoldTimeoutMS)*time.Millisecond, told, next)
 }
 
-// realm tells apart branches in whose requests other secrets are: what a server has answered to one is
+// realm tells apart branches in whose requests other secrets or headers are put: what a server has answered to one is
 // not for all.
 func realm(t *policy.Treatment) string {
-	if t.Secret == nil {
-		return ""
+	var all strings.Builder
+	for _, h := range t.Inserted() {
+		fmt.Fprintf(&all, "%q: %q\n", h.Header, h.Value)
 	}
-	return t.Secret.Header + ": " + t.Secret.Value
+	return all.String()
+}
+
+// inserted returns the headers that secrets are put into. What a branch itself says there, such as a placeholder, is
+// part of its question.
+func inserted(t *policy.Treatment) (names []string) {
+	for _, h := range t.Inserted() {
+		names = append(names, h.Header)
+	}
+	return names
 }
 
 // maxPath is how much of a path is in the log.

@@ -522,3 +522,18 @@ func TestNamesThatOnlyTheProxyKnows(t *testing.T) {
 		t.Errorf("the proxy was asked %q", got)
 	}
 }
+
+// TestRealms differ where headers that are put in do, whatever order secrets are in.
+func TestRealms(t *testing.T) {
+	of := func(headers ...api.NetworkSecret) *policy.Treatment {
+		return &policy.Treatment{NetworkTreatment: api.NetworkTreatment{Headers: headers}}
+	}
+	a, b := api.NetworkSecret{Header: "Authorization", Value: "${A}"}, api.NetworkSecret{Header: "X-Key", Value: "${A}"}
+	c := api.NetworkSecret{Header: "X-Key", Value: "${B}"}
+	if realm(of(a, b)) == realm(of(a, c)) || realm(of(a)) == realm(of(a, b)) || realm(of()) != "" {
+		t.Errorf("realms are %q, %q and %q", realm(of(a, b)), realm(of(a, c)), realm(of(a)))
+	}
+	if got := inserted(of(a, b)); len(got) != 2 || got[0] != "Authorization" || got[1] != "X-Key" {
+		t.Errorf("inserted: %v", got)
+	}
+}
