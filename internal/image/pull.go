@@ -31,6 +31,14 @@ type PullOptions struct {
 // CodeInvalid for ref, CodeNotFound, CodeUnavailable if the registry cannot be
 // reached or denies access, CodeUnsupported if the image is for other machines.
 func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Image, error) {
+	img, err := pull(ctx, s, ref, opt)
+	if opt.Anonymous {
+		err = registry.WithoutAnswer(ref, err)
+	}
+	return img, err
+}
+
+func pull(ctx context.Context, s *Store, ref string, opt PullOptions) (api.Image, error) {
 	var how []name.Option
 	if opt.Insecure {
 		how = append(how, name.Insecure)

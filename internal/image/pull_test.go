@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -336,6 +337,38 @@ func TestLocalName(t *testing.T) {
 		check(t, err)
 		if got := localName(ref); got != want {
 			t.Errorf("%s: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestPullsForTenantsRepeatNoAnswer: a reference may name a server of this machine that is no registry.
+func TestPullsForTenantsRepeatNoAnswer(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	const hidden = "hidden-bytes"
+	for what, answer := range map[string]string{
+		"an error": "HTTP/1.1 500 " + hidden + "\r\nContent-Length: 12\r\n\r\n" + hidden, "no HTTP": hidden + "\r\n",
+		"a refusal": "HTTP/1.1 403 No\r\nContent-Type: application/json\r\nContent-Length: 66\r\n\r\n{\"errors\":[{\"code\":\"DENIED\",\"message\":\"" + hidden + " and more bytes\"}]}  ",
+		"a page":    "HTTP/1.1 200 OK\r\nContent-Type: " + hidden + "\r\nContent-Length: 12\r\n\r\n" + hidden,
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Read(make([]byte, 4096))
+				_, _ = io.WriteString(c, answer)
+				c.Close()
+			}
+		}()
+		_, err = openStore(t).Pull(context.Background(), l.Addr().String()+"/tool:v1", PullOptions{Anonymous: true})
+		l.Close()
+		if err == nil || strings.Contains(err.Error(), hidden) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -101,3 +101,25 @@ func Error(ref string, err error) error {
 	}
 	return api.Errorf(api.CodeCorrupt, "registry gives a damaged image %q: %w", ref, err)
 }
+
+// WithoutAnswer returns an error of a pull without what a server has answered: a reference may lead to a server of this
+// machine that is no registry, and whose answers are not for whoever names it.
+func WithoutAnswer(ref string, err error) error {
+	var answer *transport.Error
+	var dial *net.OpError
+	switch code := api.CodeOf(err); {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case code == api.CodeNotFound:
+		return api.Errorf(code, "registry has no image %q", ref)
+	case errors.As(err, &answer):
+		return api.Errorf(code, "registry refuses %q: status %d", ref, answer.StatusCode)
+	case code == api.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial":
+		return api.Errorf(code, "registry of %q cannot be reached: %w", ref, dial.Err)
+	case code == api.CodeUnavailable:
+		return api.Errorf(code, "registry of %q does not answer as registries do", ref)
+	case code == api.CodeCorrupt:
+		return api.Errorf(code, "registry gives a damaged image %q", ref)
+	}
+	return err
+}

@@ -10,6 +10,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
@@ -20,12 +21,18 @@ import (
 // unreachable tells the guest that a packet from the remote address of id to the local one did
 // not get there: code says why. quoted is the beginning of the packet behind the header of IP.
 func (o *outer) unreachable(id stack.TransportEndpointID, protocol tcpip.TransportProtocolNumber, quoted []byte, code wire.Code) {
+	from := id
+	for _, n := range networks {
+		if isMany(id.LocalAddress) && n.gateway.Len() == id.LocalAddress.Len() {
+			from.LocalAddress = n.gateway // no packet is from such an address
+		}
+	}
 	if id.LocalAddress.Len() == header.IPv4AddressSize {
 		ip := make(header.IPv4, header.IPv4MinimumSize)
 		ip.Encode(&header.IPv4Fields{TotalLength: uint16(len(ip) + len(quoted)), TTL: 64, Protocol: uint8(protocol), SrcAddr: id.RemoteAddress, DstAddr: id.LocalAddress})
 		ip.SetChecksum(^ip.CalculateChecksum())
 		payload := append([]byte(ip), quoted...)
-		o.send(id, header.ICMPv4ProtocolNumber, header.ICMPv4MinimumSize, payload, func(b []byte, _ *stack.Route) {
+		o.send(from, header.ICMPv4ProtocolNumber, header.ICMPv4MinimumSize, payload, func(b []byte, _ *stack.Route) {
 			h := header.ICMPv4(b)
 			h.SetType(header.ICMPv4DstUnreachable)
 			h.SetCode(unreachableCode4(code))
@@ -36,12 +43,47 @@ func (o *outer) unreachable(id stack.TransportEndpointID, protocol tcpip.Transpo
 	ip := make(header.IPv6, header.IPv6MinimumSize)
 	ip.Encode(&header.IPv6Fields{PayloadLength: uint16(len(quoted)), TransportProtocol: protocol, HopLimit: 64, SrcAddr: id.RemoteAddress, DstAddr: id.LocalAddress})
 	payload := append([]byte(ip), quoted...)
-	o.send(id, header.ICMPv6ProtocolNumber, header.ICMPv6DstUnreachableMinimumSize, payload, func(b []byte, r *stack.Route) {
+	o.send(from, header.ICMPv6ProtocolNumber, header.ICMPv6DstUnreachableMinimumSize, payload, func(b []byte, r *stack.Route) {
 		h := header.ICMPv6(b)
 		h.SetType(header.ICMPv6DstUnreachable)
 		h.SetCode(unreachableCode6(code))
 		setChecksum6(h, r, payload)
 	})
+}
+
+// isMany reports whether an address stands for many hosts.
+func isMany(a tcpip.Address) bool {
+	own := networks[0].address.Subnet()
+	return header.IsV4MulticastAddress(a) || header.IsV6MulticastAddress(a) || a == header.IPv4Broadcast || a == own.Broadcast()
+}
+
+// connectsToMany reports whether a packet begins a connection of TCP to an address that stands for many. A stack drops
+// it, and connect(2) would wait.
+func connectsToMany(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) (id stack.TransportEndpointID, ok bool) {
+	b, whole := pkt.Data().PullUp(min(pkt.Data().Size(), header.IPv4MaximumHeaderSize+header.TCPMinimumSize))
+	if !whole {
+		return id, false
+	}
+	var segment []byte
+	switch {
+	case protocol == ipv4.ProtocolNumber && len(b) >= header.IPv4MinimumSize:
+		ip := header.IPv4(b)
+		if ip.TransportProtocol() != header.TCPProtocolNumber || int(ip.HeaderLength()) > len(b) {
+			return id, false
+		}
+		id.LocalAddress, id.RemoteAddress, segment = ip.DestinationAddress(), ip.SourceAddress(), b[ip.HeaderLength():]
+	case protocol == ipv6.ProtocolNumber && len(b) >= header.IPv6MinimumSize:
+		ip := header.IPv6(b)
+		if ip.TransportProtocol() != header.TCPProtocolNumber {
+			return id, false
+		}
+		id.LocalAddress, id.RemoteAddress, segment = ip.DestinationAddress(), ip.SourceAddress(), b[header.IPv6MinimumSize:]
+	}
+	if len(segment) < header.TCPMinimumSize || !isMany(id.LocalAddress) || header.TCP(segment).Flags() != header.TCPFlagSyn {
+		return id, false
+	}
+	id.LocalPort, id.RemotePort = header.TCP(segment).DestinationPort(), header.TCP(segment).SourcePort()
+	return id, true
 }
 
 // quotedPorts returns the beginning of a packet of TCP or UDP, which have their ports in the same

@@ -216,9 +216,15 @@ func newLine(link *Link, g *gate.Gate, gateway func(stop <-chan struct{}) *excha
 
 // leave hands a packet of the guest to the outer stack.
 func (l *line) leave(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
-	if l.make() != nil {
-		l.link.outer.InjectInbound(protocol, pkt)
+	o := l.make()
+	if o == nil {
+		return
 	}
+	if id, ok := connectsToMany(protocol, pkt); ok {
+		o.unreachable(id, header.TCPProtocolNumber, quotedPorts(id), wire.CodeNetUnreachable)
+		return
+	}
+	l.link.outer.InjectInbound(protocol, pkt)
 }
 
 // make returns the outer stack, which it makes if there is none yet; nil if that fails.

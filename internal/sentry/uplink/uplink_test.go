@@ -97,6 +97,22 @@ func TestDenials(t *testing.T) {
 	}
 }
 
+// TestConnectionsToManyAreRefused at once: a stack drops their packets.
+func TestConnectionsToManyAreRefused(t *testing.T) {
+	b := newSandbox(t)
+	b.connect(&gateway{judge: func(wire.Message) (wire.Code, bool) { return wire.CodeOK, true }})
+	for _, to := range []string{"224.0.0.1", "239.1.2.3", "255.255.255.255", "10.0.2.255", "ff05::1"} {
+		began := time.Now()
+		_, err := b.dial(netip.AddrPortFrom(netip.MustParseAddr(to), 80))
+		if err == nil || !strings.Contains(err.Error(), "unreachable") && !strings.Contains(err.Error(), "no route") {
+			t.Errorf("%s: %v", to, err)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("%s: it took %v", to, d)
+		}
+	}
+}
+
 func TestFloodOfConnections(t *testing.T) {
 	b := newSandbox(t)
 	g := b.connect(&gateway{judge: func(m wire.Message) (wire.Code, bool) { return wire.CodeRefused, m.Port == 1 }})
