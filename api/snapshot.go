@@ -39,6 +39,12 @@ type SnapshotRequest struct {
 	Template string `json:"-"`
 }
 
+var templateName = pattern(`^e2b-.+-[0-9a-f]{8}$`)
+
+// IsTemplateName reports whether a name is of those that the daemon gives the snapshots of its templates. No request may
+// give a snapshot such a name.
+func IsTemplateName(name string) bool { return templateName().MatchString(name) }
+
 // SnapshotDeletion says how to treat snapshots that depend on the snapshot to delete. If there
 // are such snapshots and neither is set, the deletion is refused.
 type SnapshotDeletion struct {

@@ -69,6 +69,9 @@ func (t *Taker) SnapshotOf(ctx context.Context, b *sandboxes.Instance, req api.S
 		if err := api.ValidName("name", req.Name); err != nil {
 			return nil, err
 		}
+		if req.Template == "" && api.IsTemplateName(req.Name) {
+			return nil, api.Invalid("name", "%q is a name of templates that the daemon makes: choose another", req.Name)
+		}
 	}
 	if err := api.ValidMetadata("metadata", sandboxes.Merged(b.View().Metadata, req.Metadata)); err != nil {
 		return nil, err

@@ -255,6 +255,9 @@ func TestASandboxCannotOpenItsPorts(t *testing.T) {
 // TestTemplatesAreKnownByTheirMark has a caller plant a snapshot with the name of a template.
 func TestTemplatesAreKnownByTheirMark(t *testing.T) {
 	warm := recipes[templateBase].snapshot(templateBase)
+	if !api.IsTemplateName(warm) || api.IsTemplateName("e2b-mine") || api.IsTemplateName("mine-01234567") {
+		t.Errorf("the name %s is not kept for templates, or others are", warm)
+	}
 	planted := api.Snapshot{ID: "snap_planted", Name: warm, State: api.SnapshotReady}
 	all := []api.Snapshot{planted}
 	svc := &apitest.Service{}
