@@ -41,6 +41,7 @@ func init() {
 		"eat":      eat,
 		"fill":     fill,
 		"kill":     kill,
+		"endinit":  endInit,
 		"brood":    brood,
 		"netlinks": netlinks,
 		"bomb":     bomb,

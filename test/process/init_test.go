@@ -1,6 +1,7 @@
 package process
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -8,7 +9,7 @@ import (
 	"ramet.dev/ramet/test/harness"
 )
 
-// TestInitExits kills the first process of sandboxes. That must be their end,
+// TestInitExits ends the first process of sandboxes. That must be their end,
 // with that as the reason, and nobody else's.
 func TestInitExits(t *testing.T) {
 	ctx := harness.AsOwner
@@ -20,7 +21,7 @@ func TestInitExits(t *testing.T) {
 	}
 	child := n.Fork("box", 1)[0].ID
 	adopted := n.Fork("box", 1)[0].ID
-	if _, err := n.Exec("box", "kill", "9", "1"); err != nil { // it may end before its sandbox does
+	if _, err := n.Exec("box", "endinit"); err != nil { // it may end before its sandbox does
 		harness.WantCode(t, err, api.CodeSandboxDied)
 	}
 	n.MustFailWith("box", "init exited: SIGKILL")
@@ -28,7 +29,7 @@ func TestInitExits(t *testing.T) {
 	n.MustHold(n.Fork(child, 1)[0].ID, "zero")
 
 	n.Reopen() // to a node that is not the parent of its sentries
-	_, _ = n.Exec(adopted, "kill", "9", "1")
+	_, _ = n.Exec(adopted, "endinit")
 	n.MustFailWith(adopted, "init exited: SIGKILL")
 	n.MustHold(child, "zero")
 
@@ -43,7 +44,7 @@ func TestInitExits(t *testing.T) {
 func TestHookEndsInit(t *testing.T) {
 	n := harness.NewNode(t)
 	n.Create("box")
-	n.Guest("box", "write", "/etc/ramet/fork.d/10-end", "#!/bin/guest kill 9 1\n", "755")
+	n.Guest("box", "write", "/etc/ramet/fork.d/10-end", "#!/bin/guest endinit\n", "755")
 	n.Guest("box", "write", "/etc/ramet/fork.d/20-more", "#!/bin/guest say sleep:10s\n", "755")
 	r, err := n.Machine.Fork(harness.AsOwner, "box", api.ForkRequest{Count: 2})
 	if err != nil {
@@ -54,5 +55,21 @@ func TestHookEndsInit(t *testing.T) {
 			t.Errorf("child is %+v", c)
 		}
 	}
+	n.Guest("box", "true")
+}
+
+// TestInitIgnoresSignals sends every signal to the first process, also after a fork: as on Linux, it ignores
+// those that it has no handler for.
+func TestInitIgnoresSignals(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("box")
+	for signal := 1; signal <= 64; signal++ {
+		n.Guest("box", "kill", strconv.Itoa(signal), "1")
+	}
+	child := n.Fork("box", 1)[0].ID
+	for _, signal := range []string{"1", "9", "15", "19", "34"} {
+		n.Guest(child, "kill", signal, "1")
+	}
+	n.Guest(child, "true")
 	n.Guest("box", "true")
 }

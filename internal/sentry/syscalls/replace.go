@@ -17,17 +17,23 @@ import (
 // process.
 func Replace() error {
 	for name, ours := range map[string]func(original kernel.SyscallFn) kernel.SyscallFn{
-		"fallocate":  passOnModes,
-		"getpid":     reseed.Getpid,
-		"mmap":       systraptuning.Mmap,
-		"mprotect":   systraptuning.Mprotect,
-		"shmget":     boundSegments,
-		"sysinfo":    showLoad,
-		"open_tree":  missing,
-		"move_mount": missing,
-		"fsopen":     missing,
-		"fsconfig":   missing,
-		"fsmount":    missing,
+		"fallocate":         passOnModes,
+		"getpid":            reseed.Getpid,
+		"kill":              kill,
+		"mmap":              systraptuning.Mmap,
+		"mprotect":          systraptuning.Mprotect,
+		"pidfd_send_signal": pidfdSendSignal,
+		"rt_sigqueueinfo":   toTask(1, byFirst),
+		"rt_tgsigqueueinfo": toTask(2, bySecond),
+		"shmget":            boundSegments,
+		"sysinfo":           showLoad,
+		"tgkill":            toTask(2, bySecond),
+		"tkill":             toTask(1, byFirst),
+		"open_tree":         missing,
+		"move_mount":        missing,
+		"fsopen":            missing,
+		"fsconfig":          missing,
+		"fsmount":           missing,
 	} {
 		for _, table := range kernel.SyscallTables() {
 			number, err := table.LookupNo(name)
