@@ -8,7 +8,7 @@ type ExecRequest struct {
 	Cwd       string            `json:"cwd,omitempty" doc:"absolute path of the directory that it starts in; the default of the sandbox if absent"`
 	User      string            `json:"user,omitempty" doc:"name or uid, optionally :group"`
 	Stdin     string            `json:"stdin,omitempty" doc:"text given on standard input"`
-	TimeoutMS int64             `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the command and its process group are killed"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; at the limit the command and all processes that it started are killed"`
 	// Key lets the command go on when its daemon ends. From is for a request to the next
 	// daemon.
 	Key  string `json:"key,omitempty" pattern:"^[A-Za-z0-9]{16,64}$" doc:"an unguessable text that the caller chooses: if the daemon ends, the command, which has no standard input, goes on for 30 s, in which the caller can resume it with the same request and from; only for answers in frames"`

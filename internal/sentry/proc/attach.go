@@ -126,7 +126,7 @@ func (p *process) exit() *wire.Exited {
 	return x
 }
 
-// Forget ends a process and its group, if it runs, and drops its output.
+// Forget ends a process and all that it started, if it runs, and drops its output.
 func (ps *Processes) Forget(pid int) error {
 	p, err := ps.table.find(pid)
 	if err != nil {

@@ -189,9 +189,9 @@ func (p *process) watch(quiet []chan struct{}) {
 		left := due - p.table.gate.Clock.Now()
 		if left <= 0 {
 			p.noteTimeout(idle)
-			group := p.kill()
+			killed := p.kill()
 			<-p.exited
-			for _, tg := range group { // whoever is told of the time-out finds none of them
+			for _, tg := range killed { // whoever is told of the time-out finds none of them
 				tg.WaitExited()
 			}
 			break

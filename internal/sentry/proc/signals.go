@@ -3,7 +3,6 @@ package proc
 import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
-	"slices"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
@@ -51,28 +50,13 @@ func gone(pid int, err error) error {
 	return api.Errorf(api.CodeNotFound, "process %d is about to end: %w", pid, err)
 }
 
-// kill kills p and its process group, if it runs, and returns what was in the group.
-func (p *process) kill() (group []*kernel.ThreadGroup) {
+// kill kills p, if it runs, with all that it started, and returns what it has killed.
+func (p *process) kill() []*kernel.ThreadGroup {
 	p.table.mu.Lock()
 	tg := p.tg
 	p.table.mu.Unlock()
 	if tg == nil {
 		return nil
 	}
-	kill := &linux.SignalInfo{Signo: int32(linux.SIGKILL)}
-	if pg := tg.ProcessGroup(); pg != nil {
-		// One that was about to start another has done so when it is looked again. Errors mean that the processes
-		// are gone already.
-		for found := true; found; {
-			found = false
-			for _, other := range p.table.k.RootPIDNamespace().ThreadGroups() {
-				if other.ProcessGroup() == pg && !slices.Contains(group, other) {
-					group, found = append(group, other), true
-					_ = p.table.k.SendExternalSignalThreadGroup(other, kill)
-				}
-			}
-		}
-	}
-	_ = p.table.k.SendExternalSignalThreadGroup(tg, kill)
-	return group
+	return p.table.k.KillTree(tg)
 }

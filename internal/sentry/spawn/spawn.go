@@ -82,6 +82,7 @@ func (s *Spawner) Args(ctx context.Context, mns *vfs.MountNamespace, req *wire.E
 		InitialCgroupV2:      group,
 		CgroupNamespace:      s.k.GlobalInit().Leader().CgroupNamespace(), // for as long as init runs
 		Origin:               kernel.OriginExec,
+		ContainerID:          kern.NewMark(),
 	}, nil
 }
 

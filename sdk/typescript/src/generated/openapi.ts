@@ -699,7 +699,7 @@ export interface components {
             stdin?: string;
             /**
              * Format: int64
-             * @description 0 is no limit; at the limit the command and its process group are killed
+             * @description 0 is no limit; at the limit the command and all processes that it started are killed
              */
             timeoutMs?: number;
             /** @description name or uid, optionally :group */
