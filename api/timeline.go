@@ -24,13 +24,14 @@ const (
 	StepStart   StepKind = "start" // the state before the first command
 	StepExec    StepKind = "exec"
 	StepRunCode StepKind = "run_code"
+	StepFiles   StepKind = "files" // writes from outside between two commands
 )
 
 // Step is a state that a sandbox can return to.
 type Step struct {
 	Step      int           `json:"step" doc:"counted from 0, the state before the first command"`
-	Kind      StepKind      `json:"kind" doc:"start, exec or run_code"`
-	Command   string        `json:"command,omitempty" doc:"command or code of the step, unless it is very long"`
+	Kind      StepKind      `json:"kind" doc:"start, exec, run_code or files"`
+	Command   string        `json:"command,omitempty" doc:"command or code of the step, unless it is very long; for files the first path, and how many writes followed"`
 	Context   string        `json:"context,omitempty" doc:"run_code: the interpreter"`
 	ExitCode  int           `json:"exit_code" doc:"of the command"`
 	At        time.Time     `json:"at" doc:"when the command ended"`

@@ -72,6 +72,8 @@ func (h handle) Explain(s *launch.Sentry, err error) error { return h.m.sandboxe
 
 func (h handle) Step(ctx context.Context) func(api.Step) { return h.m.timelines.BeginStep(ctx, h) }
 
+func (h handle) Write(ctx context.Context) func(path string) { return h.m.timelines.BeginWrite(ctx, h) }
+
 func (h handle) FirstUse(began time.Time) {
 	if h.b.Birth.FirstUse() {
 		h.m.meter.Millis(meter.FirstExec, meter.Since(began))

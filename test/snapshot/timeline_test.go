@@ -24,6 +24,45 @@ func timeline(n *harness.Node, ref string) []api.Step {
 	return steps
 }
 
+// TestWritesFromOutsideAreSteps writes files between commands: a burst is one step, which bisect finds.
+func TestWritesFromOutsideAreSteps(t *testing.T) {
+	ctx := harness.AsOwner
+	n := harness.NewNode(t)
+	if _, err := n.Machine.Create(ctx, api.CreateRequest{Image: "box", Name: "box", AutoCheckpoint: &api.AutoCheckpoint{Keep: 20}}); err != nil {
+		t.Fatal(err)
+	}
+	write := func(path string) {
+		t.Helper()
+		if _, err := n.Machine.WriteFile(ctx, "box", api.WriteRequest{FileRef: api.FileRef{Path: path}}, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("/first")        // 1, after the start
+	n.Guest("box", "true") // 2
+	write("/good")         // 3
+	write("/better")       // 3
+	n.Guest("box", "true") // 4
+	remove := api.FileChange{Action: api.FileRemove, FileRef: api.FileRef{Path: "/first"}}
+	if _, err := n.Machine.ChangeFile(ctx, "box", remove); err != nil { // 5
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range timeline(n, "box") {
+		got = append(got, fmt.Sprintf("%d %s %s", s.Step, s.Kind, s.Command))
+	}
+	want := []string{"0 start ", "1 files /first", "2 exec guest true", "3 files /good and 1 more", "4 exec guest true", "5 files /first"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the steps are %q", got)
+	}
+	write("/last") // 6, which bisect takes itself
+	if r, err := n.Machine.Bisect(ctx, "box", api.BisectRequest{Argv: []string{"guest", "say", "file:/first"}}); err != nil || r.First == nil || r.First.Step != 5 {
+		t.Errorf("it was removed at %+v, %v", r, err)
+	}
+	if steps := timeline(n, "box"); len(steps) != 7 {
+		t.Errorf("at the end there are %+v", steps)
+	}
+}
+
 // TestTimeline runs commands in a sandbox that is checkpointed by itself, returns to
 // steps, and finds the one at which something broke.
 func TestTimeline(t *testing.T) {

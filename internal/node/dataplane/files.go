@@ -51,6 +51,22 @@ func (p files) onFiles(ctx context.Context, ref string, do func(*launch.Sentry) 
 	return nil
 }
 
+// onWrite is onFiles for a call that changes files at a path.
+func (p files) onWrite(ctx context.Context, ref, path string, do func(*launch.Sentry) error) error {
+	b, sentry, release, err := p.acquire(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer release()
+	wrote := b.Write(ctx)
+	err = do(sentry)
+	wrote(path)
+	if err != nil {
+		return b.Explain(sentry, err)
+	}
+	return nil
+}
+
 func fileCall(verb wire.Verb, f api.FileRef) *wire.File {
 	return &wire.File{Verb: verb, Path: []byte(f.Path), User: f.User, NoFollow: f.NoFollow}
 }
@@ -109,7 +125,7 @@ func (p files) WriteFile(ctx context.Context, ref string, req api.WriteRequest, 
 	call.Mode, call.Atomic, call.Append, call.Parents = req.Mode, req.Atomic, req.Append, req.Parents
 	call.IfMatch, call.NoneMatch, call.New = req.IfMatch, req.IfNoneMatch, req.New
 	var info api.FileInfo
-	err := p.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
+	err := p.onWrite(ctx, ref, req.Path, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
 	return &info, err
 }
 
@@ -127,7 +143,12 @@ func (p files) ChangeFile(ctx context.Context, ref string, c api.FileChange) (*a
 	}
 	call := fileCall(verb, c.FileRef)
 	call.To, call.Mode, call.Parents, call.Recursive, call.Keep, call.IfMatch = []byte(c.To), c.Mode, c.Parents, c.Recursive, c.Keep, c.IfMatch
-	return p.fileInfo(ctx, ref, call)
+	var info api.FileInfo
+	err := p.onWrite(ctx, ref, c.Path, func(s *launch.Sentry) error {
+		_, err := s.Call(ctx, &wire.Call{Op: wire.OpFile, File: call}, &info)
+		return err
+	})
+	return &info, err
 }
 
 // ListFiles implements service.Files.
@@ -207,7 +228,7 @@ func (p files) WriteArchive(ctx context.Context, ref string, f api.FileRef, pare
 	call := fileCall(wire.FileExtract, f)
 	call.Parents = parents
 	var res api.ExtractResult
-	err = p.onFiles(ctx, ref, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
+	err = p.onWrite(ctx, ref, f.Path, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &res) })
 	return &res, err
 }
 

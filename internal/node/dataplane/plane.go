@@ -53,6 +53,9 @@ type Sandbox interface {
 	// Step begins a step of the sandbox's timeline. The function that it returns, which
 	// is never nil, ends the step with what was done.
 	Step(ctx context.Context) func(api.Step)
+	// Write begins a write from outside. The function that it returns, which is never nil, notes the path in
+	// the sandbox's timeline, also if the write has failed.
+	Write(ctx context.Context) func(path string)
 	// FirstUse records how long the first command of a child took.
 	FirstUse(began time.Time)
 	// Publish publishes an event of the sandbox.

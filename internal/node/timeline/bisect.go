@@ -31,6 +31,7 @@ func (t *Timelines) Bisect(ctx context.Context, ref string, req api.BisectReques
 	if err := access.From(ctx).MayMake("sandboxes"); err != nil {
 		return nil, err
 	}
+	t.catchUp(ctx, b)
 	bi := &bisection{sandboxes: t.cfg.Sandboxes, req: req, outcomes: map[int]*api.ExecResult{}, res: &api.BisectResult{Tried: []api.Try{}}}
 	for _, s := range t.steps(b) {
 		if s.State == api.SnapshotReady || s.State == api.SnapshotUploading {

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -14,6 +15,10 @@ type Log struct {
 
 	mu  sync.Mutex
 	rec record
+	// Of the writes from outside that no step has yet: the path of the first, and how many there are. A
+	// restart of the daemon forgets them.
+	firstWrite string
+	writes     int
 }
 
 // record is the stored form of a Log.
@@ -58,6 +63,31 @@ func (l *Log) add(s api.Step, keep *api.AutoCheckpoint) record {
 	r.At, r.Next = r.Next, r.Next+1
 	l.rec = r
 	return r
+}
+
+// wrote notes a write from outside.
+func (l *Log) wrote(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writes == 0 {
+		l.firstWrite = path
+	}
+	l.writes++
+}
+
+// takeWrites returns the writes that no step has yet as text, empty if there are none, and forgets them.
+func (l *Log) takeWrites() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.writes
+	l.writes = 0
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return l.firstWrite
+	}
+	return fmt.Sprintf("%s and %d more", l.firstWrite, n-1)
 }
 
 // moveTo makes a step the current one, and returns what is to be stored. The caller holds

@@ -66,24 +66,57 @@ func shortCommand(text string) string {
 	return strings.ToValidUTF8(text[:maxCommand], "") + "…"
 }
 
-// BeginStep takes the first step of b, if it is to be checkpointed and has none. The result is
-// called with what was done then, and is never nil.
+// BeginStep takes the first step of b, if it is to be checkpointed and has none, and the step of writes from
+// outside before. The result is called with what was done then, and is never nil.
 func (t *Timelines) BeginStep(ctx context.Context, b Sandbox) func(api.Step) {
 	if b.View().AutoCheckpoint == nil {
 		return func(api.Step) {}
 	}
+	t.begin(ctx, b)
+	t.catchUp(ctx, b)
 	l := b.Steps()
-	if len(l.read().Steps) == 0 {
-		l.adding.Lock()
-		if len(l.read().Steps) == 0 {
-			t.checkpoint(ctx, b, api.Step{Kind: api.StepStart})
-		}
-		l.adding.Unlock()
-	}
 	return func(s api.Step) {
 		l.adding.Lock()
 		defer l.adding.Unlock()
+		l.takeWrites() // they came while the command ran, and belong to its step
 		t.checkpoint(ctx, b, s)
+	}
+}
+
+// BeginWrite takes the first step of b, if it is to be checkpointed and has none. The result is called with
+// the path that was written from outside, and is never nil. All writes until the next command, or until
+// somebody asks for the timeline, are one step.
+func (t *Timelines) BeginWrite(ctx context.Context, b Sandbox) func(path string) {
+	if b.View().AutoCheckpoint == nil {
+		return func(string) {}
+	}
+	t.begin(ctx, b)
+	return b.Steps().wrote
+}
+
+// begin takes the first step of b, if there is none.
+func (t *Timelines) begin(ctx context.Context, b Sandbox) {
+	l := b.Steps()
+	if len(l.read().Steps) > 0 {
+		return
+	}
+	l.adding.Lock()
+	defer l.adding.Unlock()
+	if len(l.read().Steps) == 0 {
+		t.checkpoint(ctx, b, api.Step{Kind: api.StepStart})
+	}
+}
+
+// catchUp takes a step of the writes from outside that no step has yet, if b runs.
+func (t *Timelines) catchUp(ctx context.Context, b Sandbox) {
+	if v := b.View(); v.AutoCheckpoint == nil || v.State != api.StateRunning && v.State != api.StatePaused {
+		return
+	}
+	l := b.Steps()
+	l.adding.Lock()
+	defer l.adding.Unlock()
+	if written := l.takeWrites(); written != "" {
+		t.checkpoint(ctx, b, api.Step{Kind: api.StepFiles, Command: written})
 	}
 }
 
@@ -118,6 +151,7 @@ func (t *Timelines) Timeline(ctx context.Context, ref string) ([]api.Step, error
 	if err != nil {
 		return nil, err
 	}
+	t.catchUp(ctx, b)
 	return t.steps(b), nil
 }
 
@@ -147,6 +181,7 @@ func (t *Timelines) Rewind(ctx context.Context, ref string, number int) (*api.Sa
 	if err != nil {
 		return nil, err
 	}
+	t.catchUp(ctx, b)
 	list := t.steps(b)
 	i := slices.IndexFunc(list, func(s api.Step) bool { return s.Step == number })
 	if i < 0 {

@@ -211,7 +211,9 @@ class Step(Model):
     at: datetime
     """When the command ended."""
     command: Optional[str] = None
-    """Command or code of the step, unless it is very long."""
+    """Command or code of the step, unless it is very long; for files the first path, and how many
+    writes followed.
+    """
     context: Optional[str] = None
     """Run_code: the interpreter."""
     current: bool = False
@@ -219,7 +221,7 @@ class Step(Model):
     exit_code: int
     """Of the command."""
     kind: str
-    """Start, exec or run_code."""
+    """Start, exec, run_code or files."""
     size_bytes: int
     """Bytes on disk: the differences to the steps before."""
     snapshot: Optional[str] = None

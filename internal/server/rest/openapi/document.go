@@ -136,7 +136,7 @@ var closedSets = map[reflect.Type]closedSet{
 	reflect.TypeFor[api.ContextState]():         setOf("State of an interpreter", api.ContextIdle, api.ContextBusy, api.ContextEnded),
 	reflect.TypeFor[api.IdleAction]():           setOf("Action on a sandbox after its idle timeout", api.IdleHibernate, api.IdlePause, api.IdleDestroy),
 	reflect.TypeFor[api.MergeStrategy]():        setOf("Treatment of conflicts: paths stay as they are, the sandbox or the merged side wins, or nothing is merged at all", api.MergeLeave, api.MergeOurs, api.MergeTheirs, api.MergeFail),
-	reflect.TypeFor[api.StepKind]():             setOf("Kind of a step", api.StepStart, api.StepExec, api.StepRunCode),
+	reflect.TypeFor[api.StepKind]():             setOf("Kind of a step", api.StepStart, api.StepExec, api.StepRunCode, api.StepFiles),
 	reflect.TypeFor[api.ExploreBy]():            setOf("Where the score of an attempt comes from", api.ExploreBys...),
 	reflect.TypeFor[api.ExploreGoal]():          setOf("Which scores are good ones", api.GoalMax, api.GoalMin),
 	reflect.TypeFor[api.ExploreStrategy]():      setOf("How an exploration goes on: all attempts run to their end, or until enough have succeeded, or the better ones run again with a larger budget, or the best ones are forked", api.ExploreStrategies...),

@@ -2817,7 +2817,7 @@ export interface components {
              * @description when the command ended
              */
             at: string;
-            /** @description command or code of the step, unless it is very long */
+            /** @description command or code of the step, unless it is very long; for files the first path, and how many writes followed */
             command?: string;
             /** @description run_code: the interpreter */
             context?: string;
@@ -2828,7 +2828,7 @@ export interface components {
              * @description of the command
              */
             exitCode: number;
-            /** @description start, exec or run_code */
+            /** @description start, exec, run_code or files */
             kind: components["schemas"]["StepKind"];
             /**
              * Format: int64
@@ -2849,7 +2849,7 @@ export interface components {
          * @description Kind of a step
          * @enum {string}
          */
-        StepKind: "start" | "exec" | "run_code";
+        StepKind: "start" | "exec" | "run_code" | "files";
         Tenant: {
             /** @description name of the tenant */
             name: string;
