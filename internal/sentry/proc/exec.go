@@ -25,6 +25,7 @@ type Processes struct {
 	spawner  *spawn.Spawner
 	table    *Table
 	commands commands
+	slow     slowStarts
 }
 
 // New returns the processes of a guest.
@@ -124,6 +125,7 @@ func startFailure(err error, stderr io.Writer, began gotime.Time) (*wire.Exited,
 // launch creates and starts a process. With own, a reader that misses nothing is
 // returned as well.
 func (ps *Processes) launch(req *wire.Exec, keep int64, own bool) (*process, *reader, error) {
+	defer ps.slow.watch(func() { ps.reportSlow(req) })()
 	if err := ps.gate.EnterRunning(); err != nil {
 		return nil, nil, err
 	}
