@@ -398,7 +398,7 @@ func TestGuestsThatSayNothing(t *testing.T) {
 	}
 	// Handshakes are given up: what shows no name after ten seconds, and the others some seconds later.
 	byteOnly.ended(most / 2)
-	mustBeDenied(n, "slow", "tcp", "no server name is shown")
+	mustBeDenied(n, "slow", "tcp", "without a name that all servers read alike")
 	if harness.Count(0, 0, 1) > 0 {
 		hello.ended(most / 2)
 		mustBeDenied(n, "slow", "http", "handshake")
