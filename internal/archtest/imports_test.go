@@ -63,6 +63,7 @@ var arrows = []struct {
 	{"internal/network/treatment", []string{"api", "internal/network/ca", "internal/network/gateway", "internal/network/held", "internal/network/policy", "internal/network/proxy", "internal/network/replay", "internal/network/secrets", "internal/storage/hostfs"}, "what becomes of requests; how flows are judged, and how a daemon speaks to the gateway, is not its business"},
 	{"internal/network/truststore", nil, "files and variables by which programs trust certificates; it writes none, and does not know why they are trusted"},
 	{"internal/storage/paths", []string{"api"}, "it names places and reads nothing there"},
+	{"internal/engine/confinement", []string{"internal/engine/hostuser", "internal/engine/wire"}, "what the machine allows; what a sentry is for is not its business"},
 	{"internal/engine/hostuser", nil, "numbers that are free; who takes them is not its business"},
 	{"internal/engine/cgroup", []string{"api"}, "it does not know what runs in a group"},
 	{"internal/service/access", []string{"api"}, "who may see what; it knows neither the things nor how requests reach it"},
@@ -107,7 +108,7 @@ var arrows = []struct {
 	{"internal/doctor", []string{"internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/idlepoll", "internal/network/truststore", "internal/observe/procfs"}, "it tries the machine, not the daemon"},
 
 	{"internal/engine/launch/launchtest", []string{"internal/engine/launch", "internal/engine/wire", "internal/observe/procfs"}, "sentries for tests"},
-	{"internal/engine/launch", []string{"internal/observe/procfs", "internal/engine/cgroup", "internal/engine/hostuser", "internal/engine/interp", "api", "internal/observe/tracing", "internal/engine/wire"}, "it must never link gVisor, nor know names, lineage or images"},
+	{"internal/engine/launch", []string{"internal/observe/procfs", "internal/engine/cgroup", "internal/engine/confinement", "internal/engine/hostuser", "internal/engine/interp", "api", "internal/observe/tracing", "internal/engine/wire"}, "it must never link gVisor, nor know names, lineage or images"},
 	{"internal/node/fsview", []string{"api", "internal/storage/cowfs", "internal/storage/btree"}, "files at one moment; how they are opened is not its business"},
 	{"internal/node/compare", []string{"api", "internal/engine/interp", "internal/engine/wire", "internal/node/fsview", "internal/service/audit", "internal/storage/cowfs", "internal/storage/merge", "internal/storage/textdiff", "internal/storage/pages", "internal/storage/treediff"},
 		"it is given views of files, processes and variables; it shares the views with what else reads them and never opens one"},

@@ -119,9 +119,6 @@ func childNamespaces() (childReply, error) {
 	if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
 		return reply, fmt.Errorf("no capabilities in the user namespace: unshare: %w", err)
 	}
-	if err := unix.Sethostname([]byte("ramet")); err != nil {
-		return reply, fmt.Errorf("no capabilities in the user namespace: set host name: %w", err)
-	}
 	// The process that sandboxes are forks of is in such namespaces and makes theirs. Root
 	// may make a first one where kernel.unprivileged_userns_clone is 0, but not this. A
 	// program that does not exist tells the one refusal from the other.

@@ -26,10 +26,13 @@ func confine(cfg wire.ZygoteConfig) (api.Isolation, error) {
 		Cgroup: api.LayerOff, Seccomp: api.LayerOff,
 	}
 	if cfg.Namespaces {
+		iso.UserNS, iso.Namespaces = api.LayerOn, api.LayerOn
+	}
+	if cfg.Namespaces && !cfg.KeepRoot {
 		if err := emptyRoot(); err != nil {
 			return iso, fmt.Errorf("enter empty root: %w", err)
 		}
-		iso.UserNS, iso.Namespaces, iso.EmptyRoot = api.LayerOn, api.LayerOn, api.LayerOn
+		iso.EmptyRoot = api.LayerOn
 	}
 	if cfg.OwnUsers {
 		iso.OwnUser = api.LayerOn // a sentry that cannot have its own is not born

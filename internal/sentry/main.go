@@ -21,6 +21,13 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "ramet sentry is started by the daemon only")
 		return 2
 	}
+	if args[0] == wire.ProbeRoot {
+		if err := emptyRoot(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	fmt.Fprintln(os.Stderr, lastWord, run(args[0]))
 	return 1
 }

@@ -9,16 +9,14 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"regexp"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/cgroup"
-	"ramet.dev/ramet/internal/engine/hostuser"
+	"ramet.dev/ramet/internal/engine/confinement"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/observe/procfs"
 )
@@ -50,6 +48,7 @@ type Config struct {
 type Launcher struct {
 	cfg      Config
 	nsReason string // why there are no namespaces; empty if there are
+	noRoot   string // why there is no empty root, although there are namespaces; empty if there is
 	noUsers  string // why sentries have no users of their own; empty if they do
 	zygotes  zygotePool
 
@@ -69,16 +68,18 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if err := keepInherited(); err != nil {
 		return nil, fmt.Errorf("keep descriptors from sentries: %w", err)
 	}
-	if err := probeNamespaces(ctx); IsShort(err) {
+	if noRoot, err := confinement.Probe(ctx, cfg.Executable); IsShort(err) {
 		return nil, err // the machine has namespaces, but no resources for them now
 	} else if err != nil {
 		l.nsReason = err.Error()
+	} else if l.noRoot = noRoot; noRoot != "" {
+		cfg.Log.Warn("sentries keep the root", "reason", noRoot)
 	}
-	l.noUsers = whyNoUsers(l.nsReason)
+	l.noUsers = confinement.WhyNoUsers(l.nsReason)
 	if l.noUsers != "" && os.Geteuid() == 0 {
 		cfg.Log.Warn("sentries share a user of the host", "reason", l.noUsers)
 	}
-	l.zygotes = newZygotePool(cfg, l.nsReason == "", l.noUsers == "")
+	l.zygotes = newZygotePool(cfg, wire.ZygoteConfig{Namespaces: l.nsReason == "", OwnUsers: l.noUsers == "", KeepRoot: l.noRoot != ""})
 	return l, nil
 }
 
@@ -108,6 +109,9 @@ func (l *Launcher) Missing() map[string]string {
 		for _, layer := range []string{"user_namespace", "namespaces", "empty_root"} {
 			m[layer] = l.nsReason
 		}
+	}
+	if l.noRoot != "" {
+		m["empty_root"] = l.noRoot
 	}
 	if l.noUsers != "" {
 		m["own_user"] = l.noUsers
@@ -233,62 +237,6 @@ func (l *Launcher) donate(s *Sentry, given *donation) (*wire.Conn, error) {
 		return nil, err
 	}
 	return ours, nil
-}
-
-// whyNoUsers returns why no sentry can have a user of its own, or nothing if each can.
-func whyNoUsers(nsReason string) string {
-	if uid := os.Geteuid(); uid != 0 {
-		return fmt.Sprintf("the daemon is user %d, and only root can give others", uid)
-	}
-	if nsReason != "" {
-		return nsReason
-	}
-	if _, err := hostuser.FreeRange("/"); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-// nobody is the user of the sentries of a root daemon where they have no users of their
-// own.
-const nobody = 65534
-
-// isolate asks for new namespaces, in which the zygote makes those of sentries. Root in
-// them is an ordinary user of the host: the daemon's, or with ownUsers the first of a free
-// range, of which the other users are for sentries. A pid namespace is left out: the first
-// process of a pid namespace cannot make siblings.
-func isolate(attr *syscall.SysProcAttr, ownUsers bool) error {
-	uid, gid, count := os.Geteuid(), os.Getegid(), 1
-	switch {
-	case ownUsers:
-		first, err := hostuser.FreeRange("/")
-		if err != nil {
-			return err
-		}
-		uid, gid, count = first, first, hostuser.RangeSize
-	case uid == 0:
-		uid, gid = nobody, nobody
-	}
-	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: count}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: count}}
-	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: os.Geteuid() != 0}
-	attr.GidMappingsEnableSetgroups = os.Geteuid() == 0 // so that root's groups can go
-	return nil
-}
-
-// probeNamespaces starts a process in namespaces of all kinds that sentries have.
-func probeNamespaces(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if err := isolate(cmd.SysProcAttr, false); err != nil {
-		return err
-	}
-	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // sentries have a pid namespace, their parent cannot
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("make namespaces: %w", err)
-	}
-	return nil
 }
 
 func newKey() (string, error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/confinement"
 	"ramet.dev/ramet/internal/engine/hostuser"
 	"ramet.dev/ramet/internal/engine/wire"
 )
@@ -27,9 +28,8 @@ const (
 // says why. Sentries are children of this process, as if it had started them. It is safe
 // for concurrent use; the zygote makes one sentry at a time.
 type zygotePool struct {
-	cfg        Config
-	namespaces bool
-	ownUsers   bool
+	cfg   Config
+	asked wire.ZygoteConfig
 
 	turn   turn    // its holder uses the field below
 	zygote *zygote // nil until it is needed, and after it has failed
@@ -57,8 +57,8 @@ func (t turn) take(ctx context.Context) error {
 	return nil
 }
 
-func newZygotePool(cfg Config, namespaces, ownUsers bool) zygotePool {
-	return zygotePool{cfg: cfg, namespaces: namespaces, ownUsers: ownUsers, turn: newTurn()}
+func newZygotePool(cfg Config, asked wire.ZygoteConfig) zygotePool {
+	return zygotePool{cfg: cfg, asked: asked, turn: newTurn()}
 }
 
 // spawn returns the process id of a new sentry that has duplicates of fds, in the order
@@ -77,7 +77,7 @@ func (n *zygotePool) ask(ctx context.Context, asked *wire.Spawn, users int, fds 
 	if err := n.ready(users); err != nil {
 		return 0, err
 	}
-	if n.ownUsers {
+	if n.asked.OwnUsers {
 		asked.User = n.zygote.takeUsers(users)
 	}
 	pid, err = n.zygote.spawn(asked, fds)
@@ -92,7 +92,7 @@ func (n *zygotePool) ask(ctx context.Context, asked *wire.Spawn, users int, fds 
 // user is given twice. Another zygote has other users, see hostuser.FreeRange. The
 // caller has the turn.
 func (n *zygotePool) ready(users int) error {
-	if n.zygote != nil && n.ownUsers && n.zygote.usersLeft() < users {
+	if n.zygote != nil && n.asked.OwnUsers && n.zygote.usersLeft() < users {
 		n.end()
 	}
 	if n.zygote != nil {
@@ -100,7 +100,7 @@ func (n *zygotePool) ready(users int) error {
 	}
 	var err error
 	for range startAttempts {
-		if n.zygote, err = startZygote(n.cfg, n.namespaces, n.ownUsers); err == nil {
+		if n.zygote, err = startZygote(n.cfg, n.asked); err == nil {
 			break
 		}
 	}
@@ -149,8 +149,9 @@ func (z *zygote) takeUsers(n int) int {
 }
 
 // startZygote returns when it is ready.
-func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
-	arg, err := json.Marshal(wire.ZygoteConfig{BuildID: cfg.BuildID, Namespaces: namespaces, OwnUsers: ownUsers})
+func startZygote(cfg Config, asked wire.ZygoteConfig) (z *zygote, err error) {
+	asked.BuildID = cfg.BuildID
+	arg, err := json.Marshal(asked)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
 	}
 	defer theirs.Close()
 	z = &zygote{name: "zygote", conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), logger: cfg.Log, timeout: zygoteTimeout, users: 1}
-	if ownUsers {
+	if asked.OwnUsers {
 		z.users = hostuser.RangeSize
 	}
 	log, err := os.OpenFile(z.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
@@ -181,8 +182,15 @@ func startZygote(cfg Config, namespaces, ownUsers bool) (z *zygote, err error) {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if namespaces {
-		err = isolate(cmd.SysProcAttr, ownUsers)
+	switch {
+	case asked.Namespaces:
+		err = confinement.Isolate(cmd.SysProcAttr, asked.OwnUsers)
+	case os.Geteuid() == 0 && hostuser.MayBecome():
+		// Sentries without namespaces share a user. Where no user is free it is root, without
+		// capabilities.
+		if user, ferr := hostuser.FreeRange("/"); ferr == nil {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}
+		}
 	}
 	if err == nil {
 		err = cmd.Start()

@@ -10,6 +10,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/hostuser"
+	"ramet.dev/ramet/internal/engine/wire"
 )
 
 func TestZygoteDoesNotStart(t *testing.T) {
@@ -37,7 +38,7 @@ func TestZygoteRefuses(t *testing.T) {
 
 func TestZygoteDoesNotAnswer(t *testing.T) {
 	l := newLauncher(t, mute)
-	z, err := startZygote(l.cfg, false, false)
+	z, err := startZygote(l.cfg, wire.ZygoteConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

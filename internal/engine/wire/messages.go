@@ -398,6 +398,10 @@ type Hello struct {
 	Isolation api.Isolation `json:"isolation"`
 }
 
+// ProbeRoot, in the place of a ZygoteConfig, has a process make its root empty and end. The exit code
+// is 0 if it could, and else standard error has the reason.
+const ProbeRoot = "probe-root"
+
 // ZygoteConfig is the argument of the zygote, as JSON.
 type ZygoteConfig struct {
 	BuildID string `json:"build_id"`
@@ -407,6 +411,9 @@ type ZygoteConfig struct {
 	// OwnUsers says that its user namespace has a user and a group for each child: see
 	// Spawn.User.
 	OwnUsers bool `json:"own_users,omitempty"`
+	// KeepRoot says that the host forbids mounts in new namespaces too, as AppArmor's profile of
+	// containers does: the root stays.
+	KeepRoot bool `json:"keep_root,omitempty"`
 }
 
 // MaxEntrances is the most files that a process enters its control group by.

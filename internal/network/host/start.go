@@ -330,6 +330,9 @@ func chooseUser() (user int, reason string) {
 	if os.Geteuid() != 0 {
 		return 0, "the daemon is not root's: the gateway is the same user"
 	}
+	if !hostuser.MayBecome() {
+		return 0, "root here may not become another user (no CAP_SETUID, CAP_SETGID): the gateway is the same user"
+	}
 	first, err := hostuser.FreeRange("/")
 	if err != nil {
 		return 0, err.Error()

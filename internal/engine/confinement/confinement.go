@@ -1,0 +1,85 @@
+package confinement
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ramet.dev/ramet/internal/engine/hostuser"
+	"ramet.dev/ramet/internal/engine/wire"
+)
+
+// nobody is the user of the sentries of a root daemon where they have no users of their own.
+const nobody = 65534
+
+// WhyNoUsers returns why no sentry can have a user of its own, or nothing if each can. noNamespaces
+// is why there are no namespaces.
+func WhyNoUsers(noNamespaces string) string {
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Sprintf("the daemon is user %d, and only root can give others", uid)
+	}
+	if noNamespaces != "" {
+		return noNamespaces
+	}
+	if !hostuser.MayBecome() {
+		return "root of this container has no CAP_SETUID and CAP_SETGID"
+	}
+	if _, err := hostuser.FreeRange("/"); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// Isolate asks for new namespaces, in which the zygote makes those of sentries. Root in
+// them is an ordinary user of the host: the daemon's, or with ownUsers the first of a free
+// range, of which the other users are for sentries. A pid namespace is left out: the first
+// process of a pid namespace cannot make siblings.
+func Isolate(attr *syscall.SysProcAttr, ownUsers bool) error {
+	uid, gid, count := os.Geteuid(), os.Getegid(), 1
+	maps := uid == 0 && hostuser.MayBecome() // other users than this process's own
+	switch {
+	case ownUsers:
+		first, err := hostuser.FreeRange("/")
+		if err != nil {
+			return err
+		}
+		uid, gid, count = first, first, hostuser.RangeSize
+	case maps:
+		uid, gid = nobody, nobody
+	}
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: count}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: count}}
+	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: !maps}
+	attr.GidMappingsEnableSetgroups = maps // so that root's groups can go
+	return nil
+}
+
+// Probe starts executable in namespaces of all kinds that sentries have, and has it make its root
+// empty. noRoot is why it cannot do that, as where AppArmor's profile of containers denies mounts. An
+// error is why there are no namespaces.
+func Probe(ctx context.Context, executable string) (noRoot string, err error) {
+	cmd := exec.CommandContext(ctx, executable, "sentry", wire.ProbeRoot)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if err := Isolate(cmd.SysProcAttr, false); err != nil {
+		return "", err
+	}
+	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // sentries have a pid namespace, their parent cannot
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return fmt.Sprintf("a sentry cannot make its root empty: %s", strings.TrimSpace(said.String())), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("make namespaces: %w", err)
+	}
+	return "", nil
+}
