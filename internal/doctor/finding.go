@@ -88,13 +88,15 @@ func Run(ctx context.Context, dataDir string) []Finding {
 }
 
 func (m *machine) run(ctx context.Context) []Finding {
-	out := make([]Finding, 0, len(probes))
+	out := make([]Finding, 0, len(probes)+1)
 	for _, p := range probes {
 		f := p.run(ctx, m)
 		f.Name = p.name
 		out = append(out, f)
 	}
-	return out
+	f := sumUp(out)
+	f.Name = "isolation"
+	return append(out, f)
 }
 
 func ok(format string, args ...any) Finding {

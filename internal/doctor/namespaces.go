@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -36,15 +37,21 @@ const remedyContainer = "if this is a container, its seccomp or AppArmor profile
 
 func probeUserNamespaces(ctx context.Context, m *machine) Finding {
 	if _, err := m.child(ctx, childRequest{probe: "namespaces", cloneflags: unix.CLONE_NEWUSER}); err != nil {
-		return fail(m.userNamespaceRemedy(), "cannot make a user namespace: %v", err)
+		return warn(m.userNamespaceRemedy(), "cannot make a user namespace: %v", err)
 	}
 	return ok("user %d can make user namespaces", os.Geteuid())
 }
 
 // probeOwnUsers says which users of the host sandboxes run as.
-func probeOwnUsers(_ context.Context, m *machine) Finding {
+func probeOwnUsers(ctx context.Context, m *machine) Finding {
 	if uid := os.Geteuid(); uid != 0 {
 		return ok("sandboxes run as user %d: only a daemon that is root's can give each its own", uid)
+	}
+	if _, err := m.child(ctx, childRequest{probe: "namespaces", cloneflags: unix.CLONE_NEWUSER}); err != nil {
+		return warn(m.userNamespaceRemedy(), "all sandboxes run as one user: without user namespaces none has its own")
+	}
+	if !hostuser.MayBecome() {
+		return warn("in a container: give it CAP_SETUID and CAP_SETGID", "all sandboxes run as the daemon's user, which has no CAP_SETUID and CAP_SETGID")
 	}
 	if _, err := hostuser.FreeRange(m.path("")); err != nil {
 		return warn("in a container: share the host's user namespace, or run the daemon as an ordinary user", "all sandboxes run as the host's nobody (65534), whose other processes can end them: %v", err)
@@ -74,7 +81,7 @@ func probeNamespaces(ctx context.Context, m *machine) Finding {
 	}
 	reply, err := m.child(ctx, childRequest{probe: "namespaces", cloneflags: all})
 	if err != nil {
-		return fail(m.userNamespaceRemedy(), "cannot make all namespaces of a sandbox%s: %v", m.culprits(ctx), err)
+		return warn(m.userNamespaceRemedy(), "cannot make all namespaces of a sandbox%s: %v", m.culprits(ctx), err)
 	}
 	var names, shared []string
 	for _, ns := range sandboxNamespaces {
@@ -85,7 +92,7 @@ func probeNamespaces(ctx context.Context, m *machine) Finding {
 		}
 	}
 	if shared != nil {
-		return fail(remedyContainer, "the kernel says yes but gives no new namespace: %s", strings.Join(shared, ", "))
+		return warn(remedyContainer, "the kernel says yes but gives no new namespace: %s", strings.Join(shared, ", "))
 	}
 	return ok("%s", strings.Join(names, ", "))
 }
@@ -133,9 +140,9 @@ func probeMounts(ctx context.Context, m *machine) Finding {
 	_, err := m.child(ctx, childRequest{probe: "mounts", cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS})
 	switch {
 	case errors.Is(err, errStart):
-		return fail(m.userNamespaceRemedy(), "cannot make a mount namespace: %v", err)
+		return warn(m.userNamespaceRemedy(), "cannot make a mount namespace: %v", err)
 	case err != nil:
-		return fail(remedyContainer, "cannot give a sandbox an empty root: %v", err)
+		return warn(remedyContainer, "cannot give a sandbox an empty root: %v", err)
 	}
 	return ok("an empty read-only root can be mounted")
 }
@@ -193,9 +200,32 @@ func probeNamespaceLimits(_ context.Context, m *machine) Finding {
 	remedy := fmt.Sprintf("as root: sysctl -w user.max_%s_namespaces=15000, and keep it in /etc/sysctl.d", name)
 	switch {
 	case least == 0:
-		return fail(remedy, "no %s namespace is allowed", name)
+		return warn(remedy, "no %s namespace is allowed", name)
 	case least < wantedNamespaces:
 		return warn(remedy, "only %d %s namespaces are allowed, one is needed for each sandbox", least, name)
 	}
 	return ok("at least %d of each kind that every sandbox takes one of", least)
+}
+
+// isolating are the probes of layers that sandboxes can do without.
+var isolating = []string{"user_namespaces", "own_users", "namespaces", "mounts", "cgroup"}
+
+// sumUp says in one line how well this machine isolates sandboxes.
+func sumUp(findings []Finding) Finding {
+	var missing, required []string
+	for _, f := range findings {
+		switch {
+		case f.Status == StatusFail:
+			required = append(required, f.Name)
+		case f.Status == StatusWarn && slices.Contains(isolating, f.Name):
+			missing = append(missing, f.Name)
+		}
+	}
+	switch {
+	case required != nil:
+		return fail("see these lines", "none: no sandbox can start without %s", strings.Join(required, ", "))
+	case missing != nil:
+		return warn("see these lines", "reduced: sandboxes run without %s", strings.Join(missing, ", "))
+	}
+	return ok("full: sandboxes have every layer")
 }
