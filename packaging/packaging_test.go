@@ -130,8 +130,10 @@ func TestNobodyIsPrivileged(t *testing.T) {
 // TestTheRestrictedPodIsRestricted compares the pod of the restricted standard with the other: it
 // differs in its profiles alone.
 func TestTheRestrictedPodIsRestricted(t *testing.T) {
-	pod, restricted := statements(t, "kubernetes/ramet.yaml"), statements(t, "kubernetes/ramet-restricted.yaml")
-	pod = strings.Replace(pod, "        seccompProfile: {type: Unconfined}\n        appArmorProfile: {type: Unconfined}\n", "        seccompProfile: {type: RuntimeDefault}\n", 1)
+	blank := regexp.MustCompile(`(?m)^\s*\n|[ \t]+$`)
+	pod := blank.ReplaceAllString(statements(t, "kubernetes/ramet.yaml"), "")
+	restricted := blank.ReplaceAllString(statements(t, "kubernetes/ramet-restricted.yaml"), "")
+	pod = strings.Replace(pod, "seccompProfile: {type: Unconfined}\n        appArmorProfile: {type: Unconfined}\n", "seccompProfile: {type: RuntimeDefault}\n", 1)
 	if pod != restricted || strings.Contains(restricted, "Unconfined") {
 		t.Errorf("the restricted pod is\n%s\nand the other, with its profiles,\n%s", restricted, pod)
 	}
