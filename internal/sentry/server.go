@@ -63,7 +63,7 @@ func (s *server) watchLifeline() {
 // serveConn serves the one call of a connection.
 func (s *server) serveConn(c *wire.Conn) {
 	defer c.Close()
-	p, err := c.Receive()
+	p, err := c.ReceiveCall()
 	if err != nil || p.Type != wire.TypeCall {
 		return // a peer that sends no call gets no answer
 	}

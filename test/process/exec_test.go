@@ -82,6 +82,22 @@ func TestExecOutcomes(t *testing.T) {
 	}
 }
 
+// TestLongArguments runs commands with as many bytes of arguments as Linux takes.
+func TestLongArguments(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("box")
+	argv := []string{"guest", "say"}
+	for range 15 {
+		argv = append(argv, strings.Repeat("x", 120_000))
+	}
+	out, err := n.Run("box", api.ExecRequest{Argv: argv}, "")
+	if want := strings.Join(argv[2:], "\n") + "\n"; err != nil || out.Stdout.String() != want {
+		t.Errorf("%d bytes were printed, not %d: %v", out.Stdout.Len(), len(want), err)
+	}
+	_, err = n.Run("box", api.ExecRequest{Argv: []string{"guest", "say", strings.Repeat("x", 20<<20)}}, "")
+	harness.WantCode(t, err, api.CodeLimit)
+}
+
 // TestSetIDPrograms runs a program with set-id bits as somebody else: it has its owner's
 // rights, in a child too.
 func TestSetIDPrograms(t *testing.T) {

@@ -94,7 +94,7 @@ func trace(span context.Context, call *wire.Call, reply any) {
 }
 
 func send(c *wire.Conn, call *wire.Call, files []*os.File) error {
-	err := c.SendJSON(wire.TypeCall, call, descriptors(files)...)
+	err := c.SendCall(call, descriptors(files)...)
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
 		return api.Errorf(api.CodeLimit, "the arguments and the environment together are too large: pass data on standard input or in a file")

@@ -69,7 +69,7 @@ func TestCallIsTooLarge(t *testing.T) {
 	s := start(t, newLauncher(t, normal))
 	for text, call := range map[string]func() error{
 		"standard input": func() error {
-			_, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{strings.Repeat("x", 1<<20)}}, api.ExecIO{})
+			_, err := s.Exec(context.Background(), &wire.Exec{Argv: []string{strings.Repeat("x", wire.MaxCall)}}, api.ExecIO{})
 			return err
 		},
 		"254 descriptors": func() error {
@@ -183,7 +183,7 @@ func TestExec(t *testing.T) {
 	if err != nil || r.Code != 2 || r.Signal != "false" || out.String() != "out" || errs.String() != "err" {
 		t.Errorf("both: %+v %v %q %q", r, err, out.String(), errs.String())
 	}
-	_, err = s.Exec(ctx, &wire.Exec{Argv: []string{strings.Repeat("x", 1<<20)}}, api.ExecIO{Stdout: &out, Stderr: &errs})
+	_, err = s.Exec(ctx, &wire.Exec{Argv: []string{strings.Repeat("x", wire.MaxCall)}}, api.ExecIO{Stdout: &out, Stderr: &errs})
 	wantCode(t, err, api.CodeLimit)
 }
 

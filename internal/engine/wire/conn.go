@@ -21,6 +21,7 @@ type Type byte
 // The packet types.
 const (
 	TypeCall   Type = 'c'
+	TypeMore   Type = 'm' // the beginning of a call that does not fit a packet: see SendCall
 	TypeReply  Type = 'r'
 	TypeFail   Type = 'f'
 	TypeStdin  Type = '0'
@@ -42,6 +43,9 @@ const (
 	MaxChunk = 64 << 10
 	// MaxPacket bounds every packet, in bytes. Larger replies travel in a memory file.
 	MaxPacket = 160 << 10
+	// MaxCall bounds a call, in bytes. Linux takes 2 MiB of arguments and environment, which JSON
+	// makes up to six times as long.
+	MaxCall = 16 << 20
 	// MaxFiles is the most descriptors that Linux passes in one message.
 	MaxFiles = 253
 )
@@ -142,6 +146,47 @@ func (c *Conn) SendJSON(t Type, v any, fds ...int) error {
 		return fmt.Errorf("encode message: %w", err)
 	}
 	return c.Send(t, body, fds...)
+}
+
+// SendCall sends v as the JSON body of a call, in several packets if it does not fit one. It blocks
+// while the peer does not read. Errors: ErrTooLarge beyond MaxCall.
+func (c *Conn) SendCall(v any, fds ...int) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	if len(body) > MaxCall {
+		return ErrTooLarge
+	}
+	for len(body) >= MaxPacket {
+		if err := c.Send(TypeMore, body[:MaxPacket-1]); err != nil {
+			return err
+		}
+		body = body[MaxPacket-1:]
+	}
+	return c.Send(TypeCall, body, fds...)
+}
+
+// ReceiveCall receives a packet with all of the packets of TypeMore before it in its Body. Errors are
+// those of Receive, and ErrTooLarge beyond MaxCall.
+func (c *Conn) ReceiveCall() (*Packet, error) {
+	var begun []byte
+	for {
+		p, err := c.Receive()
+		if err != nil {
+			return nil, err
+		}
+		if p.Type != TypeMore {
+			if begun != nil {
+				p.Body = append(begun, p.Body...)
+			}
+			return p, nil
+		}
+		p.Close()
+		if begun = append(begun, p.Body...); len(begun) > MaxCall {
+			return nil, ErrTooLarge
+		}
+	}
 }
 
 // Fail sends err to the peer.

@@ -92,6 +92,46 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// TestCallsOfAnySize sends calls that fit a packet exactly, take several, or are too large.
+func TestCallsOfAnySize(t *testing.T) {
+	for _, size := range []int{0, MaxPacket - 4, MaxPacket - 3, MaxPacket - 2, MaxPacket, 2 * MaxPacket, 3<<20 + 1} {
+		a, b := pair(t)
+		text := strings.Repeat("x", size)
+		sent := make(chan error, 1)
+		go func() { sent <- a.SendCall(text) }()
+		p, err := b.ReceiveCall()
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		var got string
+		if err := json.Unmarshal(p.Body, &got); err != nil || p.Type != TypeCall || got != text {
+			t.Errorf("%d bytes: type %c, %d bytes, %v", size, p.Type, len(got), err)
+		}
+		if err := <-sent; err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	a, b := pair(t)
+	if err := a.SendCall(strings.Repeat("x", MaxCall)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("more than a call may have: %v", err)
+	}
+	// A peer that never ends its call.
+	sent := make(chan error, 1)
+	go func() {
+		for {
+			if err := a.Send(TypeMore, make([]byte, MaxPacket-1)); err != nil {
+				sent <- err
+				return
+			}
+		}
+	}()
+	if _, err := b.ReceiveCall(); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a call without an end: %v", err)
+	}
+	b.Close()
+	<-sent
+}
+
 // TestPeerSendsTooMuch receives from a peer that does not keep to the limits:
 // nothing may be cut silently.
 func TestPeerSendsTooMuch(t *testing.T) {

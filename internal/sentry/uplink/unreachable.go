@@ -74,7 +74,7 @@ func connectsToMany(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffe
 		id.LocalAddress, id.RemoteAddress, segment = ip.DestinationAddress(), ip.SourceAddress(), b[ip.HeaderLength():]
 	case protocol == ipv6.ProtocolNumber && len(b) >= header.IPv6MinimumSize:
 		ip := header.IPv6(b)
-		if ip.TransportProtocol() != header.TCPProtocolNumber {
+		if ip.NextHeader() != uint8(header.TCPProtocolNumber) { // the stack writes no extension headers
 			return id, false
 		}
 		id.LocalAddress, id.RemoteAddress, segment = ip.DestinationAddress(), ip.SourceAddress(), b[header.IPv6MinimumSize:]

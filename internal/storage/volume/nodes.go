@@ -177,7 +177,7 @@ func (v *Volume) setRoom(ctx context.Context, tx *statements, ino uint64, room i
 		return 0, err
 	}
 	more = room - had
-	if more > 0 && v.used+more > v.limit {
+	if more > 0 && more > v.limit-v.used { // the sum may overflow
 		return 0, unix.ENOSPC // before anything is done
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE nodes SET room = ? WHERE ino = ?`, room, int64(ino))

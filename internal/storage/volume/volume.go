@@ -155,7 +155,7 @@ func (v *Volume) changeLocked(ctx context.Context, do func(*statements) (used in
 		return err
 	}
 	used, err := do(v.db)
-	if err == nil && used > 0 && v.used+used > v.limit {
+	if err == nil && used > 0 && used > v.limit-v.used {
 		err = unix.ENOSPC
 	}
 	if err == nil {

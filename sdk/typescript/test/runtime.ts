@@ -16,7 +16,7 @@ try {
   await sandbox.files.write('/srv/b', (async function* () { yield 'y' })())
   console.log('files', (await sandbox.files.read('/srv/a')) + (await sandbox.files.read('/srv/b')))
   const children = await sandbox.fork(2)
-  console.log('fork', new Set(await Promise.all(children.map(async (child) => (await child.exec('hostname')).stdout))).size)
+  console.log('fork', new Set(await Promise.all(children.map(async (child) => (await child.exec('cat /run/ramet/id')).stdout))).size)
   await children.destroy()
   const pty = await sandbox.pty({ command: ['sh'] })
   await pty.write('echo $((6 * 7)); exit\n')

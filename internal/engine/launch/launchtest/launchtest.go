@@ -90,7 +90,7 @@ func NewIn(t *testing.T, process *exec.Cmd, answers func(process *os.Process, se
 // answer answers one call.
 func answer(c *wire.Conn, memory int, answers func(*wire.Call) (any, error)) {
 	defer c.Finish()
-	p, err := c.Receive()
+	p, err := c.ReceiveCall()
 	if err != nil {
 		return
 	}
