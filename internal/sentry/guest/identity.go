@@ -78,9 +78,14 @@ func (g *Guest) becomeSelf() (unwritten []string, err error) {
 	return g.writeIdentity(ctx, files)
 }
 
-// The files that tell a sandbox who it is. RunDir's come last: its directory is made when one cannot be written.
+const (
+	idFile        = api.RunDir + "/id"
+	forkIndexFile = api.RunDir + "/fork-index"
+)
+
+// The files that tell a sandbox who it is.
 var (
-	unnamedFiles  = []string{api.MachineIDFile, path.Join(api.RunDir, "id"), path.Join(api.RunDir, "fork-index")}
+	unnamedFiles  = []string{api.MachineIDFile, idFile, forkIndexFile}
 	identityFiles = append([]string{api.HostnameFile, api.HostsFile}, unnamedFiles...)
 )
 
@@ -109,9 +114,9 @@ func (g *Guest) writeIdentity(ctx context.Context, files []string) (unwritten []
 func (g *Guest) writeIdentityFile(ctx context.Context, name string) error {
 	text := g.id().Hostname + "\n"
 	switch name {
-	case path.Join(api.RunDir, "id"):
+	case idFile:
 		text = g.id().ID + "\n"
-	case path.Join(api.RunDir, "fork-index"):
+	case forkIndexFile:
 		text = strconv.Itoa(g.id().ForkIndex) + "\n"
 	case api.MachineIDFile:
 		text = g.id().MachineID + "\n"

@@ -336,21 +336,23 @@ func (x *extractor) makeFile(name string, h *tar.Header, contents io.Reader) err
 	if err != nil {
 		return err
 	}
-	before := x.result.Bytes
+	size, hole := int64(0), false // hole: the file ends with one so far
 	for {
 		if err := x.alive(); err != nil {
 			return err
 		}
 		n, rerr := contents.Read(x.buf)
 		var err error
-		if zero := n >= minHole && bytes.Equal(x.buf[:n], zeros[:n]); zero {
-			err = w.skip(int64(n))
-		} else {
+		if n >= minHole && bytes.Equal(x.buf[:n], zeros[:n]) {
+			hole, err = true, w.skip(int64(n))
+		} else if n > 0 {
+			hole = false
 			_, err = w.Write(x.buf[:n])
 		}
 		if err != nil {
 			return err
 		}
+		size += int64(n)
 		x.result.Bytes += int64(n)
 		if rerr == io.EOF {
 			break
@@ -359,8 +361,10 @@ func (x *extractor) makeFile(name string, h *tar.Header, contents io.Reader) err
 			return archiveError(rerr)
 		}
 	}
-	if err := w.setSize(x.result.Bytes - before); err != nil {
-		return err
+	if hole {
+		if err := w.setSize(size); err != nil {
+			return err
+		}
 	}
 	return x.attributes(name, h)
 }

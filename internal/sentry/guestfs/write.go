@@ -196,7 +196,7 @@ func (w *FileWriter) skip(n int64) error {
 	return fileError(w.name, err)
 }
 
-// setSize sets the size of a file that may end with a hole.
+// setSize sets the size of a file that ends with a hole.
 func (w *FileWriter) setSize(size int64) error {
 	err := w.op.do(func(vfs.VirtualDentry) error {
 		return w.held.file.SetStat(w.op.ctx, vfs.SetStatOptions{Stat: linux.Statx{Mask: linux.STATX_SIZE, Size: uint64(size)}})
