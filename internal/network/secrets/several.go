@@ -17,19 +17,14 @@ type Entry struct {
 
 // Check returns the error that SetAll would return, and stores nothing.
 func (s *Store) Check(tenant string, entries []Entry) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	doc, err := s.read()
-	if err != nil {
-		return err
-	}
-	defer doc.clear()
-	for _, e := range entries {
-		if err := s.extend(doc, tenant, e); err != nil {
-			return err
+	return s.view(func(doc *document) error {
+		for _, e := range entries {
+			if err := s.extend(doc, tenant, e); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // SetAll sets all secrets or none. A secret that is stored already keeps its header and its server names,

@@ -319,6 +319,16 @@ func (s *Store) Remove(tenant, name string) error {
 
 // change replaces the file by one with a change.
 func (s *Store) change(edit func(*document) error) error {
+	return s.view(func(doc *document) error {
+		if err := edit(doc); err != nil {
+			return err
+		}
+		return s.write(doc)
+	})
+}
+
+// view calls use with the contents of the file, and clears them afterwards.
+func (s *Store) view(use func(*document) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	doc, err := s.read()
@@ -326,10 +336,7 @@ func (s *Store) change(edit func(*document) error) error {
 		return err
 	}
 	defer doc.clear()
-	if err := edit(doc); err != nil {
-		return err
-	}
-	return s.write(doc)
+	return use(doc)
 }
 
 // List returns the secrets of a tenant without their values, in the order of their names.
