@@ -164,7 +164,7 @@ func (x *portProxy) serve(w *responseWriter, r *http.Request, p *proxied) {
 		err = auth.RightOf(auth.ProxyRoute).Allow(s.Caller)
 	}
 	if err != nil {
-		stream.LeaveBody(w, r)
+		front.Stranger(w, r)
 		x.WriteProblem(w, r, err)
 		return
 	}
@@ -202,7 +202,7 @@ func (x *portProxy) authenticate(r *http.Request, p *proxied) (*service.Session,
 // beginSession admits the browser that opens a URL with a code, and redirects it to the page
 // without the code, which then is in no history and in no Referer.
 func (x *portProxy) beginSession(w http.ResponseWriter, r *http.Request, p *proxied, code, query string) {
-	stream.LeaveBody(w, r)
+	front.Stranger(w, r)
 	secret, until, err := x.browsers.Sessions.Redeem(code, p.Target)
 	if err != nil {
 		x.WriteProblem(w, r, err)

@@ -79,7 +79,7 @@ func (a *Authenticator) Authenticate(r *http.Request, secret string, inURL, mayB
 func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route string) (*http.Request, context.CancelFunc, error) {
 	need := RightOf(route)
 	if need.Open {
-		stream.LeaveBody(w, r)
+		front.Stranger(w, r)
 		return r, func() {}, nil
 	}
 	secret, inURL := TakeSecret(r)
@@ -96,7 +96,7 @@ func (a *Authenticator) Admit(w http.ResponseWriter, r *http.Request, route stri
 		err = need.Allow(access.From(r.Context()))
 	}
 	if err != nil {
-		stream.LeaveBody(w, r)
+		front.Stranger(w, r)
 	}
 	return r, end, err
 }

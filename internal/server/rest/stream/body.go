@@ -84,14 +84,3 @@ func Upload(w http.ResponseWriter, r *http.Request) (body io.Reader, done func()
 	UnboundBody(r)
 	return patientBody{r.Body, conn}, func() { _ = conn.SetReadDeadline(time.Time{}) }
 }
-
-// strangerTimeout is how long the body of a refused request may take.
-const strangerTimeout = 2 * time.Second
-
-// LeaveBody bounds how long the client of a refused request may take to send its body: the
-// server waits for the body before it answers.
-func LeaveBody(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout)) // there is none in tests
-	}
-}
