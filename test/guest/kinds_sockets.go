@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,9 @@ func socketKinds() map[string]kind {
 		"tcp4-half":      halfClosed(unix.AF_INET, loopback4),
 		"udp4":           datagrams(unix.AF_INET, loopback4),
 		"udp6":           datagrams(unix.AF_INET6, loopback6),
+		"log":            fullQueue(filepath.Join(dir, "log"), true),
+		"log-sendto":     fullQueue(filepath.Join(dir, "log-sendto"), false),
+		"log-abstract":   fullQueue(fmt.Sprintf("@log-%d", os.Getuid()), false),
 		"in-flight":      inFlight,
 		"in-flight-ring": inFlightRing,
 
@@ -221,6 +225,52 @@ func datagrams(domain int, at unix.Sockaddr) kind {
 		}
 		return a, b, unix.Connect(a, name)
 	})
+}
+
+// fullQueue is a socket of unix datagrams at a name, and a thread that sends to it for ever. Mostly the thread waits
+// for room. check receives more than the queue holds.
+func fullQueue(name string, connected bool) kind {
+	return func() (func() error, error) {
+		to := &unix.SockaddrUnix{Name: name}
+		r, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Bind(r, to); err != nil {
+			return nil, err
+		}
+		limit := unix.NsecToTimeval(int64(patience))
+		if err := unix.SetsockoptTimeval(r, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+			return nil, err
+		}
+		w, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		if connected {
+			if err := unix.Connect(w, to); err != nil {
+				return nil, err
+			}
+		}
+		go func() {
+			runtime.LockOSThread()
+			for message, err := make([]byte, 4096), error(nil); err == nil; {
+				if connected {
+					_, err = unix.Write(w, message)
+				} else {
+					err = unix.Sendto(w, message, 0, to)
+				}
+			}
+		}()
+		return func() error {
+			for i := range 200 {
+				if _, err := unix.Read(r, make([]byte, 4096)); err != nil {
+					return fmt.Errorf("datagram %d: %w", i, err)
+				}
+			}
+			return nil
+		}, nil
+	}
 }
 
 func udpWithOptions() (func() error, error) {

@@ -264,6 +264,18 @@ func blockingCalls() map[string]func() error {
 			}
 			return second(rawCall(unix.SYS_MSGRCV, uintptr(id), uintptr(unsafe.Pointer(new([2]uint64))), 8, 0, 0))
 		},
+		"message-send": func() error {
+			id, err := rawCall(unix.SYS_MSGGET, unix.IPC_PRIVATE, unix.IPC_CREAT|0o600)
+			if err != nil {
+				return err
+			}
+			m := [1024]uint64{1}
+			for { // until the queue is full
+				if _, err := rawCall(unix.SYS_MSGSND, uintptr(id), uintptr(unsafe.Pointer(&m)), 8*1023, 0); err != nil {
+					return err
+				}
+			}
+		},
 		"accept": func() error {
 			l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
@@ -294,22 +306,23 @@ func blockingCalls() map[string]func() error {
 			}
 			return second(unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0))
 		},
+		"fifo-write": func() error {
+			path := filepath.Join(kindsDir(), "no-reader")
+			if err := unix.Mkfifo(path, 0o600); err != nil && err != unix.EEXIST {
+				return err
+			}
+			return second(unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0))
+		},
 	}
 }
 
-// waiting is a thread that waits in a system call. It still does in each check. Some
-// calls say EINTR when the sandbox was frozen, as they do when a process was stopped
-// (signal(7)), and are made again.
+// waiting is a thread that waits in a system call. It still does in each check: a fork or a snapshot ends no call.
 func waiting(wait func() error) kind {
 	return func() (func() error, error) {
 		ended := make(chan error, 1)
 		go func() {
 			runtime.LockOSThread()
-			err := error(unix.EINTR)
-			for err == unix.EINTR {
-				err = wait()
-			}
-			ended <- err
+			ended <- wait()
 		}()
 		return func() error {
 			select {

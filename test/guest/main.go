@@ -40,6 +40,7 @@ func init() {
 		"mapped":   mappedBy,
 		"eat":      eat,
 		"fill":     fill,
+		"inherit":  inherit,
 		"kill":     kill,
 		"endinit":  endInit,
 		"brood":    brood,
