@@ -21,6 +21,7 @@ type Isolation struct {
 	OwnUser    Layer  `json:"own_user" doc:"the user-space kernel runs as a user of the host that no other process has, also no other sandbox; only a daemon that runs as root can do that"`
 	Namespaces Layer  `json:"namespaces" doc:"own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with the daemon's other sandboxes"`
 	EmptyRoot  Layer  `json:"empty_root" doc:"an empty, read-only root directory"`
+	Landlock   Layer  `json:"landlock" doc:"the user-space kernel cannot open files of the host, also where its root directory is not empty; with Linux 6.7 no TCP ports, and with 6.12 no signals to other processes"`
 	Rlimits    Layer  `json:"rlimits" doc:"the resources of the user-space kernel are bounded"`
 	Cgroup     Layer  `json:"cgroup" doc:"memory and processor time are bounded by a control group"`
 	CgroupKind string `json:"cgroup_kind,omitempty" enum:"v1,v2" doc:"absent without a control group"`

@@ -74,7 +74,7 @@ type CreateRequest struct {
 	Volumes     []VolumeMount            `json:"volumes,omitempty" maxItems:"16" doc:"volumes that it has, besides those of the snapshot that it is made from"`
 	// Require lists isolation layers without which the sandbox must not start
 	// (the JSON names of Isolation's fields).
-	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,own_user,namespaces,empty_root,rlimits,cgroup" doc:"isolation layers that must be on"`
+	Require []string `json:"require,omitempty" enum:"sentry,systrap,seccomp,no_new_privs,capabilities_dropped,user_namespace,own_user,namespaces,empty_root,landlock,rlimits,cgroup" doc:"isolation layers that must be on"`
 }
 
 // ListFilter selects sandboxes. Empty fields match all.

@@ -343,7 +343,7 @@ var restricted = []struct {
 	{"github.com/BurntSushi/toml", []string{"internal/network/registries"}, nil, "only files of others are TOML"},
 	{"golang.org/x/net/idna", []string{"internal/network/policy"}, nil, "names are brought to one form in one place"},
 	{"github.com/elastic/go-seccomp-bpf", []string{"internal/network/process"}, nil, "the gateway's filter of system calls; a sentry has gVisor's"},
-	{"github.com/landlock-lsm", []string{"internal/network/process"}, nil, "the gateway is confined in one place"},
+	{"github.com/landlock-lsm", []string{"internal/engine/confinement", "internal/network/process", "internal/sentry"}, nil, "each process is confined in one place"},
 	{"github.com/miekg/dns", []string{"internal/network/dns"}, []string{"internal/network"}, "messages of DNS are known in one place"},
 	{"testing", testSupport, []string{"."}, "test code is not for the product"},
 	{"math/rand", nil, nil, "the generator of the old package can be seeded by accident: use math/rand/v2 or crypto/rand"},

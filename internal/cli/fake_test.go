@@ -37,7 +37,7 @@ func fakeSandbox(id, name, parent string) *api.Sandbox {
 		Identity: api.Identity{SandboxID: id, Hostname: cmp.Or(name, id)},
 		Isolation: api.Isolation{
 			Sentry: api.LayerOn, Systrap: api.LayerOn, Seccomp: api.LayerOn, NoNewPrivs: api.LayerOn, Caps: api.LayerOn,
-			UserNS: api.LayerOn, OwnUser: api.LayerOff, Namespaces: api.LayerOn, EmptyRoot: api.LayerOn, Rlimits: api.LayerOn, Cgroup: api.LayerOff,
+			UserNS: api.LayerOn, OwnUser: api.LayerOff, Namespaces: api.LayerOn, EmptyRoot: api.LayerOn, Landlock: api.LayerOn, Rlimits: api.LayerOn, Cgroup: api.LayerOff,
 		},
 		Memory:   &api.Memory{PrivateMiB: 12.5, SharedMiB: 30},
 		Disk:     &api.Disk{UsedMiB: 3, LimitMiB: 1024, PrivateMiB: 0.5},

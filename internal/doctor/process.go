@@ -196,9 +196,9 @@ func judgeLandlock(abi uintptr, errno unix.Errno) Finding {
 	remedy := fmt.Sprintf("use a kernel with version %d of Landlock (Linux 6.12), and have it among the security modules (lsm=landlock,...)", wantedLandlock)
 	switch {
 	case errno != 0:
-		return warn(remedy, "%v: the gateway of sandboxes' networks may read all files that its user may", errno)
+		return warn(remedy, "%v: sandboxes and the gateway of their networks have one layer of isolation less", errno)
 	case abi < wantedLandlock:
-		return warn(remedy, "version %d: the gateway of sandboxes' networks is not restricted in all respects", abi)
+		return warn(remedy, "version %d: sandboxes and the gateway of their networks are not restricted in all respects", abi)
 	}
 	return ok("version %d", abi)
 }

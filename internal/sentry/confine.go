@@ -20,10 +20,11 @@ import (
 //  3. capabilities, in all threads, if there are no namespaces: else a sentry gets new
 //     ones with its own, see child
 //  4. no_new_privs, so that nothing can come back
-func confine(cfg wire.ZygoteConfig) (api.Isolation, error) {
+//  5. files, ports and signals, which needs no_new_privs. proc is the directory of processes
+func confine(cfg wire.ZygoteConfig, proc *os.Root) (api.Isolation, error) {
 	iso := api.Isolation{
 		UserNS: api.LayerOff, OwnUser: api.LayerOff, Namespaces: api.LayerOff, EmptyRoot: api.LayerOff,
-		Cgroup: api.LayerOff, Seccomp: api.LayerOff,
+		Landlock: api.LayerOff, Cgroup: api.LayerOff, Seccomp: api.LayerOff,
 	}
 	if cfg.Namespaces {
 		iso.UserNS, iso.Namespaces = api.LayerOn, api.LayerOn
@@ -51,6 +52,13 @@ func confine(cfg wire.ZygoteConfig) (api.Isolation, error) {
 		return iso, fmt.Errorf("set no_new_privs: %w", err)
 	}
 	iso.NoNewPrivs = api.LayerOn
+	restricted, err := restrictAccess(proc)
+	if err != nil {
+		return iso, fmt.Errorf("restrict access with Landlock: %w", err)
+	}
+	if restricted {
+		iso.Landlock = api.LayerOn
+	}
 	return iso, nil
 }
 

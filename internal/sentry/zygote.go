@@ -63,7 +63,7 @@ func newZygote(cfg wire.ZygoteConfig) (*zygote, error) {
 	for unix.Prctl(unix.PR_CAPBSET_READ, z.lastCap+1, 0, 0, 0) == nil {
 		z.lastCap++
 	}
-	if z.isolation, err = confine(cfg); err != nil {
+	if z.isolation, err = confine(cfg, z.processes); err != nil {
 		return nil, err
 	}
 	if err := leaveCPUID(); err != nil {

@@ -339,7 +339,7 @@ func TestPosture(t *testing.T) {
 	t.Run("reported", func(t *testing.T) {
 		on := api.LayerOn
 		want := api.Isolation{
-			Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, Namespaces: on, EmptyRoot: on, Rlimits: on,
+			Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, Namespaces: on, EmptyRoot: on, Landlock: on, Rlimits: on,
 			OwnUser: api.LayerOff, Cgroup: created.Isolation.Cgroup, CgroupKind: created.Isolation.CgroupKind,
 		}
 		if root {

@@ -108,6 +108,6 @@ func (g *Group) CreateCommand() *cobra.Command {
 	f.StringVar(&pull, "pull", "", "when to get the image from its registry: missing, always or never (default missing for references with a registry, path, tag or digest, and never for other names)")
 	f.IntVar(&keep, "auto-checkpoint", 0, "keep the state after every command and cell: the last N, from 2 to 1000; see 'ramet timeline'")
 	f.StringVar(&self, "self-control", "", "let processes in the sandbox fork, snapshot, roll back and tag it with the command ramet there, within a budget for the tree: forks=N,depth=N[,snapshots=N]")
-	values.RequireVar(f, &req.Require, "isolation layer that the sandbox needs to start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, rlimits or cgroup; may be repeated")
+	values.RequireVar(f, &req.Require, "isolation layer that the sandbox needs to start: sentry, systrap, seccomp, no_new_privs, capabilities_dropped, user_namespace, own_user, namespaces, empty_root, landlock, rlimits or cgroup; may be repeated")
 	return cmd
 }

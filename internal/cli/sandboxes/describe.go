@@ -26,7 +26,7 @@ func sandboxPairs(s *api.Sandbox) func(io.Writer) error {
 	i := s.Isolation
 	layers := map[string]api.Layer{
 		"sentry": i.Sentry, "systrap": i.Systrap, "seccomp": i.Seccomp, "no_new_privs": i.NoNewPrivs, "capabilities_dropped": i.Caps,
-		"user_namespace": i.UserNS, "own_user": i.OwnUser, "namespaces": i.Namespaces, "empty_root": i.EmptyRoot, "rlimits": i.Rlimits, "cgroup": i.Cgroup,
+		"user_namespace": i.UserNS, "own_user": i.OwnUser, "namespaces": i.Namespaces, "empty_root": i.EmptyRoot, "landlock": i.Landlock, "rlimits": i.Rlimits, "cgroup": i.Cgroup,
 	}
 	var on, off []string
 	for _, name := range slices.Sorted(maps.Keys(layers)) {

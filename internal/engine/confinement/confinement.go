@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/engine/hostuser"
@@ -33,6 +34,14 @@ func WhyNoUsers(noNamespaces string) string {
 	}
 	if _, err := hostuser.FreeRange("/"); err != nil {
 		return err.Error()
+	}
+	return ""
+}
+
+// WhyNoLandlock returns why sentries do without Landlock, or nothing if they have it.
+func WhyNoLandlock() string {
+	if version, err := landlock.LandlockGetABIVersion(); err != nil || version < 1 {
+		return "the kernel has no Landlock: it came with Linux 5.13 and is chosen by the lsm= parameter"
 	}
 	return ""
 }

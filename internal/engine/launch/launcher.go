@@ -116,6 +116,9 @@ func (l *Launcher) Missing() map[string]string {
 	if l.noUsers != "" {
 		m["own_user"] = l.noUsers
 	}
+	if reason := confinement.WhyNoLandlock(); reason != "" {
+		m["landlock"] = reason
+	}
 	if l.cfg.Cgroups == nil {
 		m["cgroup"] = "no control group can be made by this user"
 	}

@@ -32,7 +32,7 @@ var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func someSandbox(id string) *api.Sandbox {
 	on := api.LayerOn
 	return &api.Sandbox{ID: id, State: api.StateRunning, Image: imgA, CreatedAt: created, Isolation: api.Isolation{
-		Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, OwnUser: api.LayerOff, Namespaces: on, EmptyRoot: on, Rlimits: on, Cgroup: api.LayerOff,
+		Sentry: on, Systrap: on, Seccomp: on, NoNewPrivs: on, Caps: on, UserNS: on, OwnUser: api.LayerOff, Namespaces: on, EmptyRoot: on, Landlock: on, Rlimits: on, Cgroup: api.LayerOff,
 	}}
 }
 

@@ -24,7 +24,7 @@ func exampleSandbox(id, name, parent string, depth int) *api.Sandbox {
 		Identity: api.Identity{SandboxID: id, ForkIndex: depth, Hostname: name, MachineID: "0f5d3c1e9a7b4d62a1c8e0b3f4d5a697"},
 		Isolation: api.Isolation{
 			Sentry: api.LayerOn, Systrap: api.LayerOn, Seccomp: api.LayerOn, NoNewPrivs: api.LayerOn, Caps: api.LayerOn, UserNS: api.LayerOn, OwnUser: api.LayerOff,
-			Namespaces: api.LayerOn, EmptyRoot: api.LayerOn, Rlimits: api.LayerOn, Cgroup: api.LayerOff,
+			Namespaces: api.LayerOn, EmptyRoot: api.LayerOn, Landlock: api.LayerOn, Rlimits: api.LayerOn, Cgroup: api.LayerOff,
 		},
 	}
 }

@@ -507,7 +507,7 @@ export interface components {
              */
             pull?: "missing" | "always" | "never";
             /** @description isolation layers that must be on */
-            require?: ("sentry" | "systrap" | "seccomp" | "no_new_privs" | "capabilities_dropped" | "user_namespace" | "own_user" | "namespaces" | "empty_root" | "rlimits" | "cgroup")[];
+            require?: ("sentry" | "systrap" | "seccomp" | "no_new_privs" | "capabilities_dropped" | "user_namespace" | "own_user" | "namespaces" | "empty_root" | "landlock" | "rlimits" | "cgroup")[];
             /** @description variables of its commands that nothing shows, that no snapshot has, and that children have only if a fork asks for it */
             secretEnv?: {
                 [key: string]: string;
@@ -1436,6 +1436,8 @@ export interface components {
             cgroupKind?: "v1" | "v2";
             /** @description an empty, read-only root directory */
             emptyRoot: components["schemas"]["Layer"];
+            /** @description the user-space kernel cannot open files of the host, also where its root directory is not empty; with Linux 6.7 no TCP ports, and with 6.12 no signals to other processes */
+            landlock: components["schemas"]["Layer"];
             /** @description own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with the daemon's other sandboxes */
             namespaces: components["schemas"]["Layer"];
             /** @description no process can gain privileges of the host */
