@@ -35,6 +35,7 @@ func systemKinds() map[string]kind {
 		"chroot":        made(func() error { return unix.Chroot("/") }),
 		"locked-memory": made(func() error { return unix.Mlockall(unix.MCL_CURRENT) }),
 		"membarrier":    made(func() error { return second(rawCall(unix.SYS_MEMBARRIER, 1<<4, 0)) }),
+		"pivot-root":    insideOf("pivot-root", unix.CLONE_NEWNS),
 		"unshare-all":   unshared(unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWPID),
 	}
 	for name, flag := range map[string]uintptr{

@@ -59,6 +59,7 @@ func init() {
 		"staying":  staying,
 		"scribble": scribble,
 		"calls":    calls,
+		"inside":   inside,
 		"sweep":    sweep,
 		"sweeping": sweeping,
 		"cpuid":    sayCPUID,

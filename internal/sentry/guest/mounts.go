@@ -63,11 +63,9 @@ func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.Mou
 		return nil, err
 	}
 	k := g.k
-	mns, err := k.VFS().NewMountNamespace(ctx, creds, "", rootfs.Name, &vfs.MountOptions{
-		GetFilesystemOptions: vfs.GetFilesystemOptions{InternalMount: true, InternalData: src},
-	}, k.Kernel)
+	mns, err := mountRoot(ctx, k, creds, src)
 	if err != nil {
-		return nil, fmt.Errorf("mount root: %w", err)
+		return nil, err
 	}
 	root := mns.Root(ctx)
 	defer root.DecRef(ctx)
@@ -89,6 +87,25 @@ func (g *Guest) mountAll(ctx context.Context, creds *auth.Credentials) (*vfs.Mou
 		return nil, err
 	}
 	g.disk.fs = root.Mount().Filesystem()
+	g.disk.fs.IncRef() // the guest may unmount it, and its forks need it
+	return mns, nil
+}
+
+// mountRoot makes a mount namespace whose root is src. Like Linux's, its first mount is an empty file system that
+// programs cannot reach, and the root is mounted over it: pivot_root refuses a root that is the first mount.
+func mountRoot(ctx context.Context, k *kern.Kernel, creds *auth.Credentials, src *rootfs.Source) (*vfs.MountNamespace, error) {
+	mns, err := k.VFS().NewMountNamespace(ctx, creds, "rootfs", tmpfs.Name, &vfs.MountOptions{ReadOnly: true, Locked: true}, k.Kernel)
+	if err != nil {
+		return nil, fmt.Errorf("make mount namespace: %w", err)
+	}
+	first := mns.Root(ctx)
+	defer first.DecRef(ctx)
+	_, err = k.VFS().MountAt(ctx, creds, "", kern.PathAt(first, "/"), rootfs.Name, &vfs.MountOptions{
+		GetFilesystemOptions: vfs.GetFilesystemOptions{InternalMount: true, InternalData: src},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mount root: %w", err)
+	}
 	return mns, nil
 }
 
