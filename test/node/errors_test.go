@@ -445,7 +445,9 @@ func TestLimitsNeedGroups(t *testing.T) {
 		t.Skip("this user has control groups, so limits are not refused: run as another one")
 	}
 	ctx := harness.AsOwner
-	_, err := n.Machine.Create(ctx, api.CreateRequest{Image: "box", Limits: api.Limits{MemoryMiB: 64}})
+	_, err := n.Machine.Create(ctx, api.CreateRequest{Image: "box", Limits: api.Limits{MemoryMiB: 64, CPUs: 1}})
+	harness.WantCode(t, err, api.CodeIsolation)
+	_, err = n.Machine.Create(ctx, api.CreateRequest{Image: "box", Limits: api.Limits{Pids: 64}})
 	harness.WantCode(t, err, api.CodeIsolation)
 	_, err = n.Machine.Create(ctx, api.CreateRequest{Image: "box", Require: []string{"cgroup"}})
 	harness.WantCode(t, err, api.CodeIsolation)
@@ -458,19 +460,24 @@ func TestLimitsNeedGroups(t *testing.T) {
 // take more memory than they may. It must be their end only.
 func TestOutOfMemory(t *testing.T) {
 	n := harness.NewNode(t)
+	kept := "enforced"
 	if !n.HasGroups() {
-		t.Skip("there are no control groups for this user, so there is no limit of memory")
+		kept = "watched"
 	}
 	ctx := harness.AsOwner
-	_, err := n.Machine.Create(ctx, api.CreateRequest{Image: "box", Name: "box", Limits: api.Limits{MemoryMiB: 64}})
+	box, err := n.Machine.Create(ctx, api.CreateRequest{Image: "box", Name: "box", Limits: api.Limits{MemoryMiB: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if box.Isolation.MemoryLimit != kept {
+		t.Errorf("the limit is %q, not %s", box.Isolation.MemoryLimit, kept)
+	}
 	n.Create("other")
 	child := n.Fork("box", 1)[0]
-	if child.Limits.MemoryMiB != 64 {
-		t.Errorf("child has limits %+v", child.Limits)
+	if child.Limits.MemoryMiB != 64 || child.Isolation.MemoryLimit != kept {
+		t.Errorf("child has limits %+v, which are %q", child.Limits, child.Isolation.MemoryLimit)
 	}
+	n.Reopen() // the next daemon goes on to watch
 	for _, ref := range []string{child.ID, "box"} {
 		if out, err := n.Exec(ref, "eat", "20"); err != nil || out.Stdout.String() != "done\n" {
 			t.Errorf("%s cannot use what it may: %v", ref, err)

@@ -46,14 +46,14 @@ func sandboxPairs(s *api.Sandbox) func(io.Writer) error {
 	return console.Pairs(
 		"id", s.ID, "tenant", s.Tenant, "name", s.Name, "state", string(s.State), "reason", s.Reason, "image", image, "parent", s.Parent, "snapshot", s.Snapshot,
 		"depth", strconv.Itoa(s.Depth), "created", s.CreatedAt.Format(time.RFC3339),
-		"limits", limitsOf(s.Limits),
+		"limits", limitsOf(s.Limits, s.Isolation.MemoryLimit),
 		"memory", memoryOf(s), "disk", diskOf(s),
 		"env", describe.JoinPairs(s.Env), "metadata", describe.JoinPairs(s.Metadata), "network", describe.Held(describe.Network(s.Network), s.Hold), "trusts", trusted(s), "volumes", volumesOf(s), "lifecycle", describe.Lifecycle(s.Lifecycle), "auto-checkpoint", autoCheckpoint(s.AutoCheckpoint), "self-control", selfControl(s.SelfControl), "failed", describe.FailedHooks(&s.Identity), "isolation", strings.Join(on, " "), "missing", strings.Join(off, " "),
 	)
 }
 
 // limitsOf returns the limits that are set, or an empty text.
-func limitsOf(l api.Limits) string {
+func limitsOf(l api.Limits, memory string) string {
 	var out []string
 	add := func(limited bool, format string, value any) {
 		if limited {
@@ -61,7 +61,11 @@ func limitsOf(l api.Limits) string {
 		}
 	}
 	add(l.CPUs > 0, "%g cpus", l.CPUs)
-	add(l.MemoryMiB > 0, "%d MiB memory", l.MemoryMiB)
+	if memory == "watched" {
+		add(l.MemoryMiB > 0, "%d MiB memory (watched)", l.MemoryMiB)
+	} else {
+		add(l.MemoryMiB > 0, "%d MiB memory", l.MemoryMiB)
+	}
 	add(l.DiskMiB > 0, "%d MiB disk", l.DiskMiB)
 	add(l.Pids > 0, "%d pids", l.Pids)
 	add(l.OpenFiles > 0, "%d open files", l.OpenFiles)

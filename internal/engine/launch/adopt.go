@@ -32,7 +32,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 			s.group = g
 		}
 	}
-	if err := s.watch(pid, startTime); IsShort(err) {
+	if err := s.awaitStranger(pid, startTime); IsShort(err) {
 		return nil, nil, nil, fmt.Errorf("adopt sentry: %w", err)
 	} else if err != nil {
 		s.end = err

@@ -30,6 +30,8 @@ type process struct {
 	handle *os.Process   // nil if it was not started. It cannot be mistaken for another process of that pid
 	group  *cgroup.Group // nil without control groups
 
+	watch memoryWatch
+
 	done chan struct{} // closed when the process has ended
 	end  error         // why; valid when done is closed
 }
@@ -78,8 +80,8 @@ func (p *process) reap() {
 	close(p.done)
 }
 
-// watch closes done when the process, which is not a child of this one, has ended.
-func (p *process) watch(pid int, startTime uint64) error {
+// awaitStranger closes done when the process, which is not a child of this one, has ended.
+func (p *process) awaitStranger(pid int, startTime uint64) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if IsShort(err) {
 		return fmt.Errorf("open process: %w", err)

@@ -16,6 +16,9 @@ func (p *process) explain(err error) error {
 			return api.Errorf(api.CodeNoMemory, "the sandbox ran out of its memory limit")
 		}
 	}
+	if p.watch.exceeded.Load() {
+		return api.Errorf(api.CodeNoMemory, "the sandbox ran out of its memory limit")
+	}
 	log, _ := readEnd(p.logPath(), 1<<20) // there may be none
 	logCrash(p.logger, p.key, log)
 	reason := "ended"

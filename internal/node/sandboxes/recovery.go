@@ -125,6 +125,9 @@ func (v *Recovery) adopt(b *Instance) ([]string, error) {
 		}
 		return nil, err
 	}
+	if err := spawn.Watch(s, &b.rec.Sandbox); err != nil {
+		return nil, err
+	}
 	b.sentry = s
 	v.cfg.Freezes.Adopted(s)
 	v.adopted[b] = s

@@ -46,5 +46,6 @@ func layersOf(iso api.Isolation) (map[string]string, error) {
 		return nil, fmt.Errorf("list isolation layers: %w", err)
 	}
 	delete(layers, "cgroup_kind")
+	delete(layers, "memory_limit")
 	return layers, nil
 }

@@ -90,6 +90,12 @@ func (p *Spawner) PrepareFrom(ctx context.Context, t *launch.Template, sandbox *
 
 func (p *Spawner) prepare(s *launch.Sentry, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
 	sandbox.Isolation = s.Isolation()
+	if sandbox.Limits.MemoryMiB > 0 {
+		sandbox.Isolation.MemoryLimit = MemoryEnforced
+		if sandbox.Isolation.Cgroup != api.LayerOn {
+			sandbox.Isolation.MemoryLimit = MemoryWatched
+		}
+	}
 	process, err := ProcessOf(s, p.cfg.BootID, p.cfg.Engine)
 	if rerr := requireLayers(require, s.Isolation(), p.cfg.Launcher.Missing()); rerr != nil {
 		err = rerr
@@ -282,6 +288,20 @@ func NewMachineID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	return hex.EncodeToString(b[:])
+}
+
+// How a limit of memory is kept, see api.Isolation.
+const (
+	MemoryEnforced = "enforced"
+	MemoryWatched  = "watched"
+)
+
+// Watch goes on to watch the limit of memory of a sandbox whose sentry another daemon started.
+func Watch(s *launch.Sentry, sandbox *api.Sandbox) error {
+	if sandbox.Isolation.MemoryLimit != MemoryWatched {
+		return nil
+	}
+	return s.SetLimits(groupLimits(api.Limits{MemoryMiB: sandbox.Limits.MemoryMiB}))
 }
 
 // sentryOverheadMiB is what a sentry itself may use on top of its guest's

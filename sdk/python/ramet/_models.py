@@ -1006,6 +1006,10 @@ class Isolation(Model):
     """The user-space kernel cannot open files of the host, also where its root directory is not
     empty; with Linux 6.7 no TCP ports, and with 6.12 no signals to other processes.
     """
+    memory_limit: Optional[str] = None
+    """How the limit of memory is kept: enforced by the control group, or watched, which ends the
+    sandbox up to 100 ms late; absent without a limit.
+    """
     namespaces: str
     """Own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with
     the daemon's other sandboxes.

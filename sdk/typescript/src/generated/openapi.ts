@@ -1438,6 +1438,11 @@ export interface components {
             emptyRoot: components["schemas"]["Layer"];
             /** @description the user-space kernel cannot open files of the host, also where its root directory is not empty; with Linux 6.7 no TCP ports, and with 6.12 no signals to other processes */
             landlock: components["schemas"]["Layer"];
+            /**
+             * @description how the limit of memory is kept: enforced by the control group, or watched, which ends the sandbox up to 100 ms late; absent without a limit
+             * @enum {string}
+             */
+            memoryLimit?: "enforced" | "watched";
             /** @description own mount, pid, ipc and uts namespaces, and an empty network namespace that it shares with the daemon's other sandboxes */
             namespaces: components["schemas"]["Layer"];
             /** @description no process can gain privileges of the host */
