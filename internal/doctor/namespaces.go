@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ramet.dev/ramet/internal/engine/confinement"
 	"ramet.dev/ramet/internal/engine/hostuser"
 )
 
@@ -61,15 +62,12 @@ func probeOwnUsers(ctx context.Context, m *machine) Finding {
 
 // userNamespaceRemedy finds the setting that forbids user namespaces.
 func (m *machine) userNamespaceRemedy() string {
-	// Debian's and Ubuntu's own settings do not exist elsewhere.
-	if n, err := m.number("proc/sys/kernel/unprivileged_userns_clone"); err == nil && n == 0 {
-		return "as root: sysctl -w kernel.unprivileged_userns_clone=1, and keep it in /etc/sysctl.d"
-	}
-	if n, err := m.number("proc/sys/user/max_user_namespaces"); err == nil && n == 0 {
-		return "as root: sysctl -w user.max_user_namespaces=15000, and keep it in /etc/sysctl.d"
-	}
-	if n, err := m.number("proc/sys/kernel/apparmor_restrict_unprivileged_userns"); err == nil && n != 0 {
-		return "as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give the ramet binary an AppArmor profile with the userns permission"
+	if name, allowed := confinement.ForbiddingSysctl(m.path("")); name != "" {
+		remedy := fmt.Sprintf("as root: sysctl -w %s=%d, and keep it in /etc/sysctl.d", name, allowed)
+		if strings.Contains(name, "apparmor") {
+			remedy += ", or give the ramet binary an AppArmor profile with the userns permission"
+		}
+		return remedy
 	}
 	return remedyContainer
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/internal/engine/cgroup"
+	"ramet.dev/ramet/internal/engine/confinement"
 )
 
 // minKernel has pidfd_open, the last of the required calls.
@@ -35,6 +36,9 @@ func probeKernel(_ context.Context, m *machine) Finding {
 	release, err := m.text("proc/sys/kernel/osrelease")
 	if err != nil {
 		return fail("mount /proc", "the kernel's version is unknown: %v", err)
+	}
+	if strings.HasSuffix(release, "-gvisor") || confinement.InGVisor() {
+		return fail("run ramet outside of it", "this is gVisor's kernel, in which sandboxes cannot run")
 	}
 	v, err := parseRelease(release)
 	if err != nil {

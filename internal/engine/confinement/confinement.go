@@ -88,7 +88,7 @@ func Probe(ctx context.Context, executable string) (noRoot string, err error) {
 		return fmt.Sprintf("a sentry cannot make its root empty: %s", strings.TrimSpace(said.String())), nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("make namespaces: %w", err)
+		return "", withCause(fmt.Errorf("make namespaces: %w", err))
 	}
 	return "", nil
 }

@@ -61,6 +61,9 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if confinement.InGVisor() {
+		return nil, api.Errorf(api.CodeUnsupported, "this is gVisor's kernel, in which sandboxes cannot run: run ramet outside of it")
+	}
 	l := &Launcher{cfg: cfg, quitTimeout: adoptTimeout, helloTimeout: helloTimeout}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make sentry directory: %w", err)

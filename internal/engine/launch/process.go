@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/cgroup"
+	"ramet.dev/ramet/internal/engine/memwatch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/observe/procfs"
 )
@@ -30,7 +31,7 @@ type process struct {
 	handle *os.Process   // nil if it was not started. It cannot be mistaken for another process of that pid
 	group  *cgroup.Group // nil without control groups
 
-	watch memoryWatch
+	watch memwatch.Watch
 
 	done chan struct{} // closed when the process has ended
 	end  error         // why; valid when done is closed

@@ -16,7 +16,7 @@ func (p *process) explain(err error) error {
 			return api.Errorf(api.CodeNoMemory, "the sandbox ran out of its memory limit")
 		}
 	}
-	if p.watch.exceeded.Load() {
+	if p.watch.Exceeded() {
 		return api.Errorf(api.CodeNoMemory, "the sandbox ran out of its memory limit")
 	}
 	log, _ := readEnd(p.logPath(), 1<<20) // there may be none

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/cgroup"
+	"ramet.dev/ramet/internal/engine/memwatch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/observe/procfs"
 )
@@ -78,6 +80,27 @@ func (s *Sentry) awaitHello(ctx context.Context, cfg Config) error {
 func PrivateBytes(s *Sentry) (int64, error) {
 	family, err := procfs.FamilyPrivate(s.PID())
 	return Allocated(s.Memory()) + family, err
+}
+
+// SetLimits applies limits to the sentry's control group. Where there is none, a limit of memory is watched, see
+// memwatch, and other limits are errors of CodeIsolation.
+func (s *Sentry) SetLimits(l cgroup.Limits) error {
+	watched := l.MemoryBytes
+	if s.group == nil {
+		l.MemoryBytes = 0
+	} else {
+		watched = 0
+	}
+	if err := s.process.SetLimits(l); err != nil {
+		return err
+	}
+	s.watch.Set(watched, memwatch.Process{
+		Done:  s.done,
+		Guest: func() int64 { return Allocated(s.Memory()) },
+		Rest:  func() int64 { n, _ := procfs.FamilyPrivate(s.PID()); return n }, // 0 when it has ended
+		Kill:  func() { _ = s.handle.Kill() },                                   // it may have ended
+	})
+	return nil
 }
 
 // Kill ends the process if it runs, waits for it and removes all that belongs

@@ -15,18 +15,18 @@ func (p Paths) MakeRuntime() error {
 	if p.private {
 		forbidden = 0o077
 	}
-	return makeOwn(p.runtimeDir, forbidden)
+	return makeOwn(EnvRuntimeDir, p.runtimeDir, forbidden)
 }
 
 // MakeData makes the data directory if it is missing and checks that no other
 // user can write to it.
-func (p Paths) MakeData() error { return makeOwn(p.dataDir, 0o022) }
+func (p Paths) MakeData() error { return makeOwn(EnvDataDir, p.dataDir, 0o022) }
 
-// makeOwn makes a directory and checks that it is the user's, without the forbidden
-// permissions.
-func makeOwn(dir string, forbidden os.FileMode) error {
+// makeOwn makes a directory and checks that it is the user's, without the forbidden permissions. variable is the
+// environment variable that chooses another one.
+func makeOwn(variable, dir string, forbidden os.FileMode) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make directory: %w", err)
+		return api.Errorf(api.CodeIsolation, "make directory: %w: set %s to a directory of this user", err, variable)
 	}
 	fi, err := os.Lstat(dir)
 	if err != nil {
@@ -35,11 +35,11 @@ func makeOwn(dir string, forbidden os.FileMode) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	switch {
 	case !fi.IsDir():
-		return api.Errorf(api.CodeIsolation, "%s is not a directory", dir)
+		return api.Errorf(api.CodeIsolation, "%s is not a directory: set %s to one", dir, variable)
 	case !ok || int(st.Uid) != os.Getuid():
-		return api.Errorf(api.CodeIsolation, "%s belongs to another user", dir)
+		return api.Errorf(api.CodeIsolation, "%s belongs to another user: set %s to a directory of this user", dir, variable)
 	case fi.Mode().Perm()&forbidden != 0:
-		return api.Errorf(api.CodeIsolation, "%s is open to other users (mode %#o): chmod 700 it", dir, fi.Mode().Perm())
+		return api.Errorf(api.CodeIsolation, "%s is open to other users (mode %#o): chmod 700 it, or set %s", dir, fi.Mode().Perm(), variable)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func TestMakeRuntimeRefusesWhatOthersCanReach(t *testing.T) {
 	if err := os.Symlink(p.DataDir(), link); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeOwn(link, 0o077); api.CodeOf(err) != api.CodeIsolation {
+	if err := makeOwn(EnvRuntimeDir, link, 0o077); api.CodeOf(err) != api.CodeIsolation {
 		t.Errorf("symbolic link: %v", err)
 	}
 }
