@@ -248,7 +248,9 @@ var arrows = []struct {
 	{"internal/bench/cost", []string{"internal/bench/speed", "internal/observe/procfs"}, "processes and memory; what they are for is not its business"},
 	{"internal/bench/machine", []string{"internal/observe/procfs"}, "a machine; what is measured on it is not its business"},
 	{"internal/bench/programs", []string{"api", "client", "internal/workload"}, "programs; how they are forked and measured is not its business"},
-	{"internal/bench", []string{"client", "internal/bench/cost", "internal/bench/machine", "internal/bench/programs", "internal/bench/first", "internal/bench/outside", "internal/bench/speed", "internal/bench/stock", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
+	{"internal/bench/transfer", []string{"api", "client"}, "bytes through the daemon; what is measured is not its business"},
+	{"internal/bench/work", []string{"api", "client"}, "work and its times; what they are compared with is not its business"},
+	{"internal/bench", []string{"client", "internal/bench/transfer", "internal/bench/work", "internal/bench/cost", "internal/bench/machine", "internal/bench/programs", "internal/bench/first", "internal/bench/outside", "internal/bench/speed", "internal/bench/stock", "internal/engine/idlepoll", "internal/observe/procfs", "api", "internal/workload"}, "it measures as a user would; it must not ask the engine, and it holds a setting of the machine to measure its worth"},
 
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/birth", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/volumes", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/bench/first"
 	"ramet.dev/ramet/internal/bench/machine"
 	"ramet.dev/ramet/internal/bench/speed"
+	"ramet.dev/ramet/internal/bench/transfer"
 	"ramet.dev/ramet/internal/engine/idlepoll"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
@@ -53,7 +54,7 @@ type bench struct {
 	pace   cost.Pace
 	hold   func() (release func() error, err error) // makes idle processors poll
 	speed  speed.Meter
-	stream transfer
+	stream transfer.Transfer
 	report Report
 }
 
@@ -86,7 +87,7 @@ func run(ctx context.Context, c *client.Client, out, log io.Writer, opts Options
 	if err != nil {
 		return err
 	}
-	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p, hold: idlepoll.Hold, stream: transfer{c, streamBytes}}
+	b := &bench{c: c, s: workload.Open(c, "bench"), opts: opts, log: log, daemon: health.PID, pace: p, hold: idlepoll.Hold, stream: transfer.Transfer{Client: c, Bytes: streamBytes}}
 	b.report.Notes = []string{}
 	if b.report.Machine, err = machine.This(health.Version); err != nil {
 		return err
@@ -133,7 +134,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{caseInARow, b.inARow}, {caseCold, func(ctx context.Context) error { return coldFork(ctx, b) }}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}, {caseThousand, programBench{b}.thousand}} {
+	}{{caseInARow, b.inARow}, {caseCold, func(ctx context.Context) error { return coldFork(ctx, b) }}, {caseFiles, b.files}, {caseStreams, b.streams}, {caseAttach, b.attaches}, {caseNetwork, netBench{b}.network}, {caseWork, workBench{b}.work}, {caseThousand, programBench{b}.thousand}} {
 		if !b.wants(c.name) {
 			continue
 		}

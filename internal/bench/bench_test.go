@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -14,6 +15,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/bench/cost"
+	"ramet.dev/ramet/internal/bench/transfer"
+	"ramet.dev/ramet/internal/bench/work"
 	"ramet.dev/ramet/internal/workload"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
 )
@@ -27,7 +30,7 @@ func fakeBench(t *testing.T) (*bench, *fakedaemon.Daemon) {
 	d := fakedaemon.New()
 	d.Agent = func(*fakedaemon.Instance, string) (string, int) { return "0\n", 0 }
 	c := d.Connect(t)
-	return &bench{c: c, s: workload.Open(c, "test"), opts: Options{Runs: 2}, log: io.Discard, daemon: os.Getpid(), pace: fast, stream: transfer{c: c}}, d
+	return &bench{c: c, s: workload.Open(c, "test"), opts: Options{Runs: 2}, log: io.Discard, daemon: os.Getpid(), pace: fast, stream: transfer.Transfer{Client: c}}, d
 }
 
 func TestCases(t *testing.T) {
@@ -123,7 +126,7 @@ func TestExecPolling(t *testing.T) {
 // TestStreams: what arrived is counted, and nothing that is missing is measured.
 func TestStreams(t *testing.T) {
 	b, d := fakeBench(t)
-	b.stream.bytes, d.Stream = 2<<20, 2<<20
+	b.stream.Bytes, d.Stream = 2<<20, 2<<20
 	if err := b.streams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +167,51 @@ func TestAttach(t *testing.T) {
 	d.Silent = true
 	if err := b.attaches(t.Context()); err == nil || !strings.Contains(err.Error(), "ended without output") {
 		t.Errorf("a process without output: %v", err)
+	}
+}
+
+// TestWork: each piece has a row of each side, and the child of a fork is destroyed.
+func TestWork(t *testing.T) {
+	b, d := fakeBench(t)
+	b.opts.Runs = 3
+	ref := ""
+	d.ExecFunc = func(_ context.Context, in string, _ api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error) {
+		factor := 1
+		if ref == "" {
+			ref = in
+		} else if in != ref {
+			factor = 2
+		}
+		for i, piece := range work.Pieces() {
+			if _, err := fmt.Fprintf(streams.Stdout, "%s %d 0\n", piece, factor*1000*(i+1)); err != nil {
+				return nil, err
+			}
+		}
+		return &api.ExecResult{OK: true}, nil
+	}
+	sb, err := b.s.Create(t.Context(), "any", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = workBench{b}.workTurns(t.Context(), workBench{b}.workInside(sb.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.report.Rows); n != 2*(len(work.Pieces())+1) || d.Left() != 1 {
+		t.Errorf("%d rows, %d sandboxes are left", n, d.Left())
+	}
+	inside, child := rows(b.report.Rows).find("work-all", 0, 1), rows(b.report.Rows).find("work-spawn-child", 0, 1)
+	if inside.Runs != 3 || *inside.RoundtripMS != 66 || *child.RoundtripMS != 4 || child.WorkMS == nil {
+		t.Errorf("rows are %+v and %+v", inside, child)
+	}
+	native := newRow(kind{name: "work-spawn-native", n: 1}, []sample{{roundtripMS: 1}})
+	for _, target := range workTargets(append(b.report.Rows, native)) {
+		switch {
+		case target.What == "1000 spawns against no sandbox" && *target.Measured == 2:
+		case target.What == "1000 spawns in a child against no sandbox" && *target.Measured == 4:
+		case target.Measured != nil:
+			t.Errorf("target %s is %v", target.What, *target.Measured)
+		}
 	}
 }
 

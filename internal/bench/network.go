@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/bench/machine"
 	"ramet.dev/ramet/internal/bench/outside"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
@@ -258,7 +258,7 @@ func (b netBench) netGateway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pid, err := gatewayOf(b.daemon)
+	pid, err := machine.Child(b.daemon, "network-gateway")
 	if err != nil {
 		return err
 	}
@@ -299,24 +299,6 @@ func scaled(before, after int64, n int) float64 {
 		return float64(after)
 	}
 	return float64(before) + float64(after-before)*(gatewaySandboxes-1)/float64(n-1)
-}
-
-// gatewayOf returns the gateway that a daemon started, or 0.
-func gatewayOf(daemon int) (int, error) {
-	children, err := procfs.Children(daemon)
-	if err != nil {
-		return 0, err
-	}
-	gateways, err := procfs.Find("network-gateway")
-	if err != nil {
-		return 0, err
-	}
-	for _, pid := range gateways {
-		if slices.Contains(children, pid) {
-			return pid, nil
-		}
-	}
-	return 0, nil
 }
 
 // netTargets judges the rows of the network.

@@ -95,7 +95,7 @@ func (b programBench) inRunsc(ctx context.Context, p *programs.Program, ref stri
 	if err := stock.ExportRoot(ctx, b.c, ref, r.rootfs()); err != nil {
 		return err
 	}
-	if err := r.writeConfig(p.Init()); err != nil {
+	if err := stock.WriteConfig(r.bundle(), r.namespace, p.Init()); err != nil {
 		return err
 	}
 	if err := r.start(ctx, runscSourceID, "run"); err != nil {

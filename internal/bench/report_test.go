@@ -150,7 +150,7 @@ func TestTargets(t *testing.T) {
 		"create with an open network: longer by":                         reached,
 		"gateway with 500 idle sandboxes":                                missed,
 	})
-	for _, target := range programTargets(nil) {
+	for _, target := range slices.Concat(workTargets(nil), programTargets(nil)) {
 		want[target.What] = notMeasured
 	}
 	for _, op := range fileOps {
@@ -174,6 +174,11 @@ func TestCasesOfTargets(t *testing.T) {
 		}
 		for _, op := range streamOps {
 			rs = append(rs, newRow(kind{name: "streams-" + op.name, n: 1}, []sample{{mibPerSecond: 1}}))
+		}
+		for _, g := range workGoals {
+			for _, suffix := range []string{"", "-native", "-child", "-runsc"} {
+				rs = append(rs, newRow(kind{name: "work-" + g.piece + suffix, n: 1}, []sample{{roundtripMS: 1}}))
+			}
 		}
 		rs = append(rs, newRow(kind{name: "attach", n: 1}, []sample{{roundtripMS: 1}}))
 		for i := range lastInARow {

@@ -83,6 +83,7 @@ const (
 	caseStreams   = "streams"
 	caseAttach    = "attach"
 	caseNetwork   = "network"
+	caseWork      = "work"
 	caseExplore   = "explore"
 	caseChromium  = "fork-chromium"
 	casePostgres  = "fork-postgres"
@@ -94,7 +95,7 @@ const (
 
 // cases are all cases. caseExecPoll runs only if Options.Only names it, because it changes the
 // power use of the whole machine.
-var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseCold, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseExplore, caseChromium, casePostgres, caseJVM, caseObjects, caseThousand, caseRunsc}
+var cases = []string{caseCreate, caseExec, caseExecPoll, caseRunCode, caseFork, caseUntouched, caseWritten, caseCold, caseAsk, caseInARow, caseIdle, caseSnapshot, caseRestore, caseDiff, caseFiles, caseStreams, caseAttach, caseNetwork, caseWork, caseExplore, caseChromium, casePostgres, caseJVM, caseObjects, caseThousand, caseRunsc}
 
 // kind identifies a row.
 type kind struct {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 
 	"ramet.dev/ramet/internal/bench/cost"
 	"ramet.dev/ramet/internal/bench/speed"
+	"ramet.dev/ramet/internal/bench/stock"
 	"ramet.dev/ramet/internal/observe/procfs"
 	"ramet.dev/ramet/internal/workload"
 )
@@ -74,44 +74,8 @@ func (r *runsc) writeBundle() error {
 			return fmt.Errorf("write bundle: %w", err)
 		}
 	}
-	return r.writeConfig([]string{"python3", workload.AgentPath, strconv.Itoa(workload.Port)})
+	return stock.WriteConfig(r.bundle(), r.namespace, []string{"python3", workload.AgentPath, strconv.Itoa(workload.Port)})
 }
-
-// writeConfig writes the configuration of a container that runs args, with the capabilities of root.
-func (r *runsc) writeConfig(args []string) error {
-	type m = map[string]any
-	namespaces := []m{}
-	for _, kind := range []string{"pid", "ipc", "uts", "mount"} {
-		namespaces = append(namespaces, m{"type": kind})
-	}
-	network := m{"type": "network"}
-	if r.namespace != "" {
-		network["path"] = r.namespace
-	}
-	namespaces = append(namespaces, network)
-	config, err := json.Marshal(m{
-		"ociVersion": "1.0.0",
-		"process": m{
-			"args": args, "cwd": "/",
-			"env":  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-			"user": m{"uid": 0, "gid": 0}, "capabilities": m{"bounding": rootsCapabilities, "effective": rootsCapabilities, "permitted": rootsCapabilities},
-		},
-		"root":     m{"path": "rootfs"},
-		"hostname": "runsc",
-		"mounts":   []m{{"destination": "/proc", "type": "proc", "source": "proc"}, {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}},
-		"linux":    m{"namespaces": namespaces},
-	})
-	if err != nil {
-		return fmt.Errorf("write bundle: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(r.bundle(), "config.json"), config, 0o600); err != nil {
-		return fmt.Errorf("write bundle: %w", err)
-	}
-	return nil
-}
-
-// rootsCapabilities are those that programs need to become another user and to open many files.
-var rootsCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_RESOURCE", "CAP_KILL"}
 
 // command returns a runsc command. Options differ from the defaults where that makes the comparison
 // even, or easier for runsc: the same platform, written data stays in memory as with us, no network

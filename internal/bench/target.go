@@ -88,6 +88,7 @@ func targets(rs rows) []Target {
 	}
 	list = append(list, Target{What: "attach to an inherited process: its output, after fork(1) returned", Unit: "ms", Measured: rs.find(caseAttach, 0, 1).RoundtripMS, Limit: 10})
 	list = append(list, netTargets(rs)...)
+	list = append(list, workTargets(rs)...)
 	list = append(list, programTargets(rs)...)
 	for i := range list {
 		list[i].Verdict = list[i].judge()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"ramet.dev/ramet/internal/observe/procfs"
@@ -34,4 +35,22 @@ func (u Usage) OthersSince(before Usage) float64 {
 	others := (u.busy - before.busy) - (u.ours - before.ours)
 	all := u.at.Sub(before.at) * time.Duration(runtime.NumCPU())
 	return 100 * max(0, float64(others)/float64(all))
+}
+
+// Child returns a child of a process that has an argument, or 0 if there is none.
+func Child(parent int, argument string) (int, error) {
+	children, err := procfs.Children(parent)
+	if err != nil {
+		return 0, err
+	}
+	found, err := procfs.Find(argument)
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range found {
+		if slices.Contains(children, pid) {
+			return pid, nil
+		}
+	}
+	return 0, nil
 }

@@ -80,7 +80,8 @@ func unpackOne(root *os.Root, h *tar.Header, content io.Reader) error {
 			return err
 		}
 		_, err = io.Copy(f, content)
-		return errors.Join(err, f.Chmod(perm), f.Close())
+		// Python compiles a module again whose time differs from that in its compiled file.
+		return errors.Join(err, f.Chmod(perm), f.Close(), root.Chtimes(name, h.ModTime, h.ModTime))
 	case tar.TypeSymlink:
 		return root.Symlink(h.Linkname, name)
 	case tar.TypeLink:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/workload/fakedaemon"
@@ -57,7 +58,7 @@ func TestExportRoot(t *testing.T) {
 	content := archive(t,
 		tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755},
 		tar.Header{Name: "./bin/", Typeflag: tar.TypeDir, Mode: 0o555},
-		tar.Header{Name: "./bin/sh", Typeflag: tar.TypeReg, Mode: 0o755},
+		tar.Header{Name: "./bin/sh", Typeflag: tar.TypeReg, Mode: 0o755, ModTime: time.Unix(1e9, 0)},
 		tar.Header{Name: "./bin/bash", Typeflag: tar.TypeLink, Linkname: "./bin/sh"},
 		tar.Header{Name: "./lib", Typeflag: tar.TypeSymlink, Linkname: "/usr/lib"},
 		tar.Header{Name: "./dev", Typeflag: tar.TypeChar, Mode: 0o666},
@@ -75,7 +76,7 @@ func TestExportRoot(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, "bin/bash")); err != nil || string(text) != "./bin/sh" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if fi, err := os.Stat(filepath.Join(dir, "bin/sh")); err != nil || fi.Mode().Perm() != 0o755 {
+	if fi, err := os.Stat(filepath.Join(dir, "bin/sh")); err != nil || fi.Mode().Perm() != 0o755 || fi.ModTime().Unix() != 1e9 {
 		t.Errorf("%v, %v", fi, err)
 	}
 	if to, err := os.Readlink(filepath.Join(dir, "lib")); err != nil || to != "/usr/lib" {
