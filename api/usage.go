@@ -75,6 +75,14 @@ type Disk struct {
 	PrivateMiB float64 `json:"private_mib" doc:"size of the sandbox's own file on the host's disk: the pages that it wrote, also if only its children or snapshots still use them, without those of its ancestors; if it is hibernated, the size of its state on disk with its memory"`
 }
 
+// Trace says what a sandbox's kernel does: for reports about one that does not answer.
+type Trace struct {
+	Now string `json:"now" doc:"tasks of the sandbox, one a line with thread, process and state, then the stacks of its kernel; at most 64 KiB"`
+	// Missing says why Now is empty.
+	Missing string `json:"missing,omitempty" doc:"why there is no trace: the kernel did not answer"`
+	Log     string `json:"log" doc:"end of the log of the sandbox's kernel, which traces commands that have not started within 10 s; at most 256 KiB"`
+}
+
 // Stats has the resources that a sandbox uses now. A sandbox that is hibernated, or still being
 // made, has no memory and no processes.
 type Stats struct {

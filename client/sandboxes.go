@@ -70,6 +70,12 @@ func (s *Sandboxes) Wake(ctx context.Context, ref string) (*api.Sandbox, error) 
 	return on[*api.Sandbox](ctx, s.conn, http.MethodPost, "sandboxes", ref, "/wake", nil, nil)
 }
 
+// Trace returns what the kernel of a sandbox does: tasks, stacks and the end of its log. It needs a token of scope
+// admin, and takes up to 5 s if the kernel hangs.
+func (s *Sandboxes) Trace(ctx context.Context, ref string) (*api.Trace, error) {
+	return on[*api.Trace](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/trace", nil, nil)
+}
+
 // Stats returns the memory, disk and processor time that a sandbox uses.
 func (s *Sandboxes) Stats(ctx context.Context, ref string) (*api.Stats, error) {
 	return on[*api.Stats](ctx, s.conn, http.MethodGet, "sandboxes", ref, "/stats", nil, nil)

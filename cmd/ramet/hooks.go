@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli"
@@ -26,6 +28,48 @@ type report struct {
 
 // daemonTimeout bounds the time that doctor waits for the daemon that the options name.
 const daemonTimeout = 10 * time.Second
+
+// doctorHook is the work of doctor: it probes this machine, or traces a sandbox.
+func doctorHook() *cli.Hook {
+	var sandbox string
+	return &cli.Hook{
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&sandbox, "sandbox", "", "show what the kernel of this sandbox does instead: tasks, stacks and the end of its log; for reports about commands that do not start")
+		},
+		Run: func(ctx context.Context, c *client.Client, stdout io.Writer, opts cli.HookOptions) error {
+			if sandbox != "" {
+				return traceSandbox(ctx, stdout, sandbox, opts)
+			}
+			return runDoctor(ctx, c, stdout, opts)
+		},
+	}
+}
+
+// traceSandbox prints what the kernel of a sandbox does.
+func traceSandbox(ctx context.Context, stdout io.Writer, ref string, opts cli.HookOptions) error {
+	c, _, err := opts.Reach(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	t, err := c.Sandboxes.Trace(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if opts.JSON {
+		err = json.NewEncoder(stdout).Encode(t)
+	} else {
+		now := t.Now
+		if t.Missing != "" {
+			now = "no trace: " + t.Missing + "\n"
+		}
+		_, err = fmt.Fprintf(stdout, "== now\n%s\n== log\n%s", now, t.Log)
+	}
+	if err != nil {
+		return fmt.Errorf("write trace: %w", err)
+	}
+	return nil
+}
 
 // runDoctor prints the findings of the probes of this machine and, if the options name a daemon,
 // whether that daemon answers. It fails if a sandbox could not start.

@@ -85,7 +85,7 @@ func deps() cli.Deps {
 		Version: buildVersion(),
 		Connect: connect,
 		Serve:   serve,
-		Doctor:  &cli.Hook{Run: runDoctor},
+		Doctor:  doctorHook(),
 		Demo:    demoHook(),
 		Bench:   benchHook(),
 	}

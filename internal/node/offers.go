@@ -43,6 +43,7 @@ type (
 		Get(ctx context.Context, ref string) (*api.Sandbox, error)
 		List(ctx context.Context, filter api.ListFilter) ([]api.Sandbox, error)
 		Stats(ctx context.Context, ref string) (*api.Stats, error)
+		Trace(ctx context.Context, ref string) (*api.Trace, error)
 	}
 	updates interface {
 		Update(ctx context.Context, ref string, req api.UpdateRequest) (*api.Sandbox, error)

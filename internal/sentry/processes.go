@@ -12,6 +12,8 @@ func (s *server) process(g *guest.Guest, c *wire.Conn, call *wire.Call) (any, er
 	switch {
 	case call.Op == wire.OpPS && call.Page != nil:
 		return pageOf(g.Processes.List(call.Page.Ended), call.Page.After), nil
+	case call.Op == wire.OpTrace:
+		return wire.Trace{Text: g.Processes.Trace()}, nil
 	case call.Op == wire.OpAttach:
 		return s.attach(g, c, call.Attach)
 	case call.Op == wire.OpStart && call.Exec != nil && len(call.Exec.Argv) > 0:

@@ -148,7 +148,7 @@ func (s *server) dispatch(c *wire.Conn, call *wire.Call, p *wire.Packet) (any, e
 		return s.exec(g, c, call.Exec, g.Processes.ResumeExec)
 	case wire.OpFile:
 		return s.file(g, c, call.File)
-	case wire.OpStart, wire.OpAttach, wire.OpWait, wire.OpInput, wire.OpSignal, wire.OpResize, wire.OpForget, wire.OpPS, wire.OpProcess:
+	case wire.OpStart, wire.OpAttach, wire.OpWait, wire.OpInput, wire.OpSignal, wire.OpResize, wire.OpForget, wire.OpPS, wire.OpProcess, wire.OpTrace:
 		return s.process(g, c, call)
 	case wire.OpControl:
 		return nil, s.control(g, c)

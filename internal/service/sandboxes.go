@@ -23,6 +23,8 @@ type Sandboxes interface {
 	Wake(ctx context.Context, ref string) (*api.Sandbox, error)
 	// Stats returns what a sandbox uses now.
 	Stats(ctx context.Context, ref string) (*api.Stats, error)
+	// Trace returns what a sandbox's kernel does. It does not wait for one that hangs.
+	Trace(ctx context.Context, ref string) (*api.Trace, error)
 
 	// Fork reports a child that failed in the child's entry of the result. The error is for
 	// a fork that made no child at all.

@@ -35,6 +35,10 @@ func (p *process) explain(err error) error {
 	return api.Errorf(api.CodeSandboxDied, "sentry %s", reason)
 }
 
+// EndOfLog returns up to most bytes from the end of a sentry's log. The log is the sandbox's kernel's: what it warns of,
+// and why it ended.
+func EndOfLog(s *Sentry, most int64) ([]byte, error) { return readEnd(s.logPath(), most) }
+
 // readEnd returns up to most bytes from the end of a file: a guest can make its
 // sentry's log long.
 func readEnd(path string, most int64) ([]byte, error) {

@@ -45,6 +45,7 @@ const (
 	OpInfo     Op = "info"     // Info
 	OpPS       Op = "ps"       // Processes of a Page
 	OpProcess  Op = "process"  // one process
+	OpTrace    Op = "trace"    // Trace: what the sentry does
 	OpControl  Op = "control"  // serve the sandbox's requests, see the package comment
 	OpVolumes  Op = "volumes"  // serve the sandbox's operations on volumes, see the package comment
 	OpAdopt    Op = "adopt"    // reply + memory file, generations: for a new daemon
@@ -379,6 +380,11 @@ type Info struct {
 	SentryBytes int64    `json:"sentry_bytes"`
 	Processes   int      `json:"processes"`
 	Generations []string `json:"generations"`
+}
+
+// Trace is the reply to Trace.
+type Trace struct {
+	Text string `json:"text"`
 }
 
 // Adopted is the reply to Adopt. The descriptors are the sandbox's own memory

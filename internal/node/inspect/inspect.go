@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
@@ -123,6 +125,38 @@ func (p *Inspector) Stats(ctx context.Context, ref string) (*api.Stats, error) {
 		return st, nil
 	}
 	return p.StatsOf(ctx, b)
+}
+
+const (
+	// traceTimeout bounds how long a sentry may take to describe itself. One that hangs is why it is asked.
+	traceTimeout = 5 * time.Second
+	traceLog     = 256 << 10
+)
+
+// Trace returns what the kernel of a sandbox does.
+func (p *Inspector) Trace(ctx context.Context, ref string) (*api.Trace, error) {
+	b, err := p.cfg.Sandboxes.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	sentry, err := b.Running(api.StateRunning, api.StatePaused)
+	if err != nil {
+		return nil, err
+	}
+	var now wire.Trace
+	t := &api.Trace{}
+	limited, cancel := context.WithTimeout(ctx, traceTimeout)
+	defer cancel()
+	if _, err := sentry.Call(limited, &wire.Call{Op: wire.OpTrace}, &now); err != nil {
+		t.Missing = err.Error()
+	}
+	t.Now = strings.ToValidUTF8(now.Text, "?")
+	log, err := launch.EndOfLog(sentry, traceLog)
+	if err != nil {
+		return nil, fmt.Errorf("read the log of the sandbox: %w", p.cfg.Sandboxes.Explain(b, sentry, err))
+	}
+	t.Log = strings.ToValidUTF8(string(log), "?")
+	return t, nil
 }
 
 // statsAtRest returns what a sandbox uses to which no process on the host belongs,

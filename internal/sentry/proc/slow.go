@@ -44,6 +44,17 @@ func (s *slowStarts) watch(report func()) (stop func() bool) {
 	}).Stop
 }
 
+// maxTrace bounds a Trace, in bytes: it is one message.
+const maxTrace = 64 << 10
+
+// Trace describes the tasks of the sandbox, one a line, and then the goroutines of the sentry, of which some are left
+// out if there are many.
+func (ps *Processes) Trace() string {
+	buf := make([]byte, maxStacks)
+	text := ps.taskStates() + "\n" + string(buf[:runtime.Stack(buf, true)])
+	return text[:min(len(text), maxTrace)]
+}
+
 // reportSlow writes why a command may not have started into the sandbox's log: the stacks of the sentry, of
 // which one is that of the start, and then the states of all tasks, for which locks are needed that may be the
 // cause.

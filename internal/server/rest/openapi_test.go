@@ -270,6 +270,7 @@ GET /v1/sandboxes/{id}/processes/{pid}/output
 GET /v1/sandboxes/{id}/processes/{pid}/wait
 GET /v1/sandboxes/{id}/stats
 GET /v1/sandboxes/{id}/timeline
+GET /v1/sandboxes/{id}/trace
 GET /v1/secrets
 GET /v1/snapshots
 GET /v1/snapshots/{id}

@@ -144,6 +144,10 @@ func recorder(calls *[]string) *apitest.Service {
 				return nil
 			},
 		},
+		TraceFunc: func(_ context.Context, ref string) (*api.Trace, error) {
+			note("Trace", ref)
+			return &api.Trace{Now: "1 of process 1: running: init"}, nil
+		},
 		StatsFunc: func(_ context.Context, ref string) (*api.Stats, error) {
 			note("Stats", ref)
 			return &api.Stats{State: api.StateRunning, Processes: 3}, nil
@@ -381,6 +385,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", one + "/run-code", `{"code":"1+1","timeout_ms":5}`, `RunCode "` + sbxA + `" {"code":"1+1","timeout_ms":5}`, 200,
 			`{"stdout":"out","stderr":"","exit_code":0,"ok":false,"signal":"","duration_ms":0,"result":"2","results":[{"text/plain":"2"}],"error":null,"context":"python","execution_count":0}`},
 		{"GET", one + "/diff?to=other&variables=1", "", `Diff "` + sbxA + `" "other" {"variables":true}`, 200, `"changes":[]`},
+		{"GET", one + "/trace", "", `Trace "` + sbxA + `"`, 200, `"now":"1 of process 1: running: init"`},
 		{"GET", one + "/stats", "", `Stats "` + sbxA + `"`, 200, `"processes":3`},
 		{"POST", one + "/fork", "", `Fork "` + sbxA + `" {"count":1}`, 200, `"pause_ms":1.5`},
 		{"POST", one + "/fork", `{"wait":false}`, `Fork "` + sbxA + `" {"count":1,"wait":false}`, 200, `"pause_ms":1.5`},

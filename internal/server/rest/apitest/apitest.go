@@ -37,6 +37,7 @@ type Service struct {
 	WakeFunc      func(context.Context, string) (*api.Sandbox, error)
 	ExecFunc      func(context.Context, string, api.ExecRequest, api.ExecIO) (*api.ExecResult, error)
 	StatsFunc     func(context.Context, string) (*api.Stats, error)
+	TraceFunc     func(context.Context, string) (*api.Trace, error)
 	ForkFunc      func(context.Context, string, api.ForkRequest) (*api.ForkResult, error)
 	PromoteFunc   func(context.Context, string) (*api.Sandbox, error)
 	DiffFunc      func(context.Context, string, string, api.DiffRequest) (*api.Diff, error)
@@ -132,6 +133,11 @@ func (s *Service) Wake(ctx context.Context, ref string) (*api.Sandbox, error) {
 // Exec implements service.Service.
 func (s *Service) Exec(ctx context.Context, ref string, req api.ExecRequest, streams api.ExecIO) (*api.ExecResult, error) {
 	return call(s.ExecFunc != nil, func() (*api.ExecResult, error) { return s.ExecFunc(ctx, ref, req, streams) })
+}
+
+// Trace implements service.Service.
+func (s *Service) Trace(ctx context.Context, ref string) (*api.Trace, error) {
+	return call(s.TraceFunc != nil, func() (*api.Trace, error) { return s.TraceFunc(ctx, ref) })
 }
 
 // Stats implements service.Service.

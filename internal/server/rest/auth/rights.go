@@ -64,6 +64,8 @@ var exceptions = map[string]Right{
 	"GET /v1/sandboxes/{id}/ports/{port}":                  {Scope: api.ScopeExec},
 	"GET /v1/sandboxes/{id}/ports/{port}/{path}":           {Scope: api.ScopeExec},
 	"POST /v1/sandboxes/{id}/port-sessions":                {Scope: api.ScopeExec},
+	// Stacks of the kernel are for those who run it.
+	"GET /v1/sandboxes/{id}/trace": {Scope: api.ScopeAdmin},
 	// Lists of tokens have no secrets, but readers must not learn who has which rights.
 	"GET /v1/tokens":       {Scope: api.ScopeAdmin},
 	"GET /v1/tenants":      {Scope: api.ScopeAdmin, operator: true},

@@ -51,6 +51,7 @@ func (h *sandboxes) routeSandboxes(r *route.Router) {
 		route.StatusNotFound, route.StatusConflict, route.StatusTooMany, route.StatusNoStorage), onSandbox(h.svc.Hibernate))
 	route.Register(r, route.Operation(http.MethodPost, one+"/wake", "wake-sandbox", tag, "Let a hibernated sandbox run again",
 		route.StatusNotFound, route.StatusConflict, route.StatusUnsupported, route.StatusNoStorage), onSandbox(h.svc.Wake))
+	route.Register(r, route.Operation(http.MethodGet, one+"/trace", "get-trace", tag, "Get what the kernel of a sandbox does", route.StatusNotFound, route.StatusConflict), h.trace)
 	route.Register(r, route.Operation(http.MethodGet, one+"/stats", "get-stats", tag, "Get the resources that a sandbox uses now", route.StatusNotFound, route.StatusConflict), h.stats)
 }
 
@@ -135,6 +136,14 @@ func (h *sandboxes) stats(ctx context.Context, in *route.IDInput) (*route.Out[*a
 	}
 	st, err := h.svc.Stats(ctx, in.ID)
 	return route.Answer(st, err)
+}
+
+func (h *sandboxes) trace(ctx context.Context, in *route.IDInput) (*route.Out[*api.Trace], error) {
+	if err := route.ValidSandbox(in.ID); err != nil {
+		return nil, err
+	}
+	t, err := h.svc.Trace(ctx, in.ID)
+	return route.Answer(t, err)
 }
 
 // parseMetadata reads the k=v pairs of a filter.

@@ -49,6 +49,7 @@ var descriptions = map[string]string{
 	"resume-sandbox":    "The processes go on where they stood still.",
 	"hibernate-sandbox": "Writes files, memory and processes to disk and frees the memory of the host. The sandbox keeps its id, and a request that needs it wakes it unless its lifecycle forbids it.",
 	"wake-sandbox":      "Loads a hibernated sandbox into memory; its processes go on.",
+	"get-trace":         "The tasks of the sandbox and the stacks of its kernel, and the end of the kernel's log. It is for reports about a sandbox in which a command does not start. A kernel that does not answer within 5 s is said to be missing.",
 	"get-stats":         "Memory, disk, processor time and number of processes. A sandbox that is hibernated or still being made has no memory and no processes.",
 
 	"exec-command":    "Runs a command to its end. A command that fails is a result and no error: see `exit_code`, `signal` and `ok`. Without a stream, the first 8 MiB of each output are kept. When the client goes away the command is killed with its process group." + asEvents + " With `Accept: application/vnd.ramet.frames` it is a stream of frames, for clients that read much output." + needsRunning,

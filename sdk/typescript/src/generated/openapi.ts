@@ -2943,6 +2943,14 @@ export interface components {
              */
             ttlS?: number;
         };
+        Trace: {
+            /** @description end of the log of the sandbox's kernel, which traces commands that have not started within 10 s; at most 256 KiB */
+            log: string;
+            /** @description why there is no trace: the kernel did not answer */
+            missing?: string;
+            /** @description tasks of the sandbox, one a line with thread, process and state, then the stacks of its kernel; at most 64 KiB */
+            now: string;
+        };
         TreeNode: {
             /** @description its children */
             children?: components["schemas"]["TreeNode"][];
