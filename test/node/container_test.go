@@ -7,19 +7,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/test/harness"
 )
 
-// TestInAContainer runs a test again where a container engine would put it that is
-// asked for no filter of system calls and no AppArmor profile, and for nothing else:
-// without capabilities, with a read-only root of its own and parts of /proc masked.
-// packaging says that this is enough.
+// TestInAContainer runs a test again where container engines would put it: with a read-only root of its own, parts of
+// /proc masked, and what their profiles take. packaging says which of them are enough.
 func TestInAContainer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a container without a user namespace")
@@ -28,20 +29,27 @@ func TestInAContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "container", harness.NewDir(t), harness.Assets, program)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
-		Pdeathsig:  syscall.SIGKILL,
-	}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case errors.Is(err, unix.EPERM), errors.As(err, &exit) && exit.ExitCode() == exitNoContainer:
-		t.Skipf("no container can be made here: %v: %s", err, out)
-	case err != nil, !strings.Contains(string(out), "--- PASS: TestMetricsOfRealWork"):
-		t.Errorf("%v\n%s", err, out)
+	for i, p := range profiles {
+		t.Run(p.name, func(t *testing.T) {
+			cmd := exec.Command(program, "container", harness.NewDir(t), harness.Assets, program, strconv.Itoa(i))
+			cmd.SysProcAttr = &syscall.SysProcAttr{
+				Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
+				Pdeathsig:  syscall.SIGKILL,
+			}
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			switch {
+			case errors.Is(err, unix.EPERM), errors.As(err, &exit) && exit.ExitCode() == exitNoContainer:
+				t.Skipf("no container can be made here: %v: %s", err, out)
+			case err != nil, strings.Count(string(out), "\n--- PASS: ") != strings.Count(inContainer, "|")+1:
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
+
+// inContainer names the tests that run in a container.
+const inContainer = "TestMetricsOfRealWork|TestReachInAContainer"
 
 // exitNoContainer is the exit code of a container that cannot be made.
 const exitNoContainer = 77
@@ -49,16 +57,20 @@ const exitNoContainer = 77
 // containerMain becomes the test in a container below root.
 func containerMain(args []string) int {
 	runtime.LockOSThread() // what is given up is a thread's
-	err := enterContainer(args[0], args[1], args[2])
+	if err := enterContainer(args[0], args[1], args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitNoContainer
+	}
+	number, err := strconv.Atoi(args[3])
 	if err == nil {
-		err = dropRights(harness.OrdinaryUser)
+		err = profiles[number].enter()
 	}
 	if err == nil {
-		err = unix.Exec("/tests", []string{"/tests", "-test.v", "-test.timeout=2m", "-test.run=^TestMetricsOfRealWork$"},
+		err = unix.Exec("/tests", []string{"/tests", "-test.v", "-test.timeout=2m", "-test.run=^(" + inContainer + ")$"},
 			[]string{"HOME=/tmp", "TMPDIR=/tmp", harness.EnvAssets + "=/assets"})
 	}
 	fmt.Fprintln(os.Stderr, err)
-	return exitNoContainer
+	return 1
 }
 
 // enterContainer makes root the root, with what docker and its like put there.
@@ -103,6 +115,7 @@ func enterContainer(root, assets, program string) error {
 			mount("", fixed, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|quiet, "")
 		}
 	}
+	try("start the loopback device", loopbackUp())
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -113,10 +126,33 @@ func enterContainer(root, assets, program string) error {
 	return errors.Join(errs...)
 }
 
-// dropRights becomes a user without any capability, now or later.
-func dropRights(user int) error {
-	for c := 0; ; c++ {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err == unix.EINVAL {
+// loopbackUp starts the loopback device of a new network namespace.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var request struct { // struct ifreq
+		name  [unix.IFNAMSIZ]byte
+		flags uint16
+		_     [22]byte
+	}
+	copy(request.name[:], "lo")
+	request.flags = unix.IFF_UP | unix.IFF_RUNNING
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// dropRights becomes a user with some capabilities, now and later.
+func dropRights(user int, capabilities []uintptr) error {
+	for c := uintptr(0); ; c++ {
+		if slices.Contains(capabilities, c) {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
 			break // there are no more
 		} else if err != nil {
 			return fmt.Errorf("drop capability %d: %w", c, err)

@@ -83,6 +83,9 @@ func Probe(ctx context.Context, executable string) (noRoot string, err error) {
 		return "", err
 	}
 	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // sentries have a pid namespace, their parent cannot
+	if err := mayClone(cmd.SysProcAttr.Cloneflags); err != nil {
+		return "", withCause(fmt.Errorf("make namespaces: %w", err))
+	}
 	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 		return fmt.Sprintf("a sentry cannot make its root empty: %s", strings.TrimSpace(said.String())), nil
@@ -91,4 +94,15 @@ func Probe(ctx context.Context, executable string) (noRoot string, err error) {
 		return "", withCause(fmt.Errorf("make namespaces: %w", err))
 	}
 	return "", nil
+}
+
+// mayClone tries to make a process in new namespaces, of a program that does not exist. Package syscall leaks a pipe
+// when a process whose users are mapped cannot be made.
+func mayClone(flags uintptr) error {
+	const nothing = "/proc/nothing"
+	_, err := syscall.ForkExec(nothing, []string{nothing}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Cloneflags: flags}})
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
 }
