@@ -46,14 +46,75 @@ def ends(n):
 	// 0x500000 and exit; the last one ends the process.
 	const threads = "41bc04000000bf000f05004c89e648c1e60c4881c600005000b8380000000f0585c0740541ffcc75dd" +
 		"41bd2c010000b8270000000f0541ffcd75f4b801000000f00fc104250000500083f804750931ffb8e70000000f05b83c0000000f05"
+	// getuid(2) 300 times, then fork(2). The parent waits for the child, which goes on with the code that
+	// follows, and ends with its status.
+	const forked = "41bd2c010000b8660000000f0541ffcd75f4b8390000000f0585c0742b48c7c7ffffffff4883ec104889e631d24531d2b83d0000000f05" +
+		"8b3c2489f8c1ef0809c7b8e70000000f05"
 	for _, c := range []struct{ what, code, runs, want string }{
 		{"threads", threads, "100", "{0}"},
+		{"threads of a child", forked + threads, "100", "{0}"},
+		{"ud2 in a child", forked + "0f0b", "1", "{4}"},
+		{"the byte in a child", forked + "06", "1", "{4}"},
 		{"ud2", "0f0b", "1", "{-4}"},
 		{"the byte that half of a rewritten call has", "06", "1", "{-4}"},
 	} {
 		if got := x.value("box", "program(bytes.fromhex('"+c.code+"')); ends("+c.runs+")"); got != c.want {
 			t.Errorf("%s: ends with %s, want %s", c.what, got, c.want)
 		}
+	}
+}
+
+// TestForksInside checks that parents and children have each their own memory after many forks, also
+// if they touch other memory each time, or have threads that write meanwhile.
+func TestForksInside(t *testing.T) {
+	x := newContextTest(t)
+	x.value("box", `
+import mmap, os, random, threading
+PAGES = 200
+area = mmap.mmap(-1, PAGES * 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+shared = mmap.mmap(-1, 4096)
+choice = random.Random(1)
+def forks(n, depth=1):
+    "the number of forks after which a side has memory that it should not have"
+    wrong = 0
+    for i in range(n):
+        pages = choice.sample(range(PAGES), choice.randrange(30))
+        before = [area[p * 4096] for p in range(PAGES)]
+        pid = os.fork()
+        if pid == 0:
+            bad = [area[p * 4096] for p in range(PAGES)] != before
+            for p in pages: area[p * 4096] = (area[p * 4096] + 7) % 256
+            bad = bad or any(area[p * 4096] != (before[p] + 7 * (p in pages)) % 256 for p in range(PAGES))
+            shared[i % 4096] = (shared[i % 4096] + 1) % 256
+            if depth > 1 and i % 5 == 0: bad = bad or forks(3, depth - 1) > 0
+            os._exit(1 if bad else 0)
+        for p in pages[::2]: area[p * 4096] = (area[p * 4096] + 1) % 256
+        wrong += os.waitpid(pid, 0)[1] != 0
+        wrong += [area[p * 4096] for p in range(PAGES)] != [(before[p] + (p in pages[::2])) % 256 for p in range(PAGES)]
+    return wrong
+def beside(n):
+    "the same while threads write to memory that is theirs"
+    done, wrong = threading.Event(), []
+    def write(at):
+        mine, v = bytearray(64 << 10), 0
+        while not done.is_set():
+            v = (v + 1) % 256
+            mine[::4096] = bytes([v]) * 16
+            if any(b != v for b in mine[::4096]): wrong.append(at)
+    others = [threading.Thread(target=write, args=(i,)) for i in range(2)]
+    for o in others: o.start()
+    n = forks(n)
+    done.set()
+    for o in others: o.join()
+    return n + len(wrong)
+`)
+	for _, code := range []string{"forks(150)", "forks(20, 3)", "beside(60)", "forks(10)"} {
+		if got := x.value("box", code); got != "0" {
+			t.Errorf("%s: %s", code, got)
+		}
+	}
+	if got := x.value("box", "shared[0] > 0"); got != "True" {
+		t.Errorf("what children write to shared memory is seen: %s", got)
 	}
 }
 

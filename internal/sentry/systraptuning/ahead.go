@@ -1,6 +1,8 @@
 package systraptuning
 
 import (
+	"weak"
+
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/hostarch"
@@ -18,15 +20,25 @@ const (
 	segments = 4
 )
 
-// begin maps the pages that a dynamically linked program touches first: its stack, its linker
-// and itself. It does so only for a program that has just been executed. A process that was
-// forked or restored is told apart by its register for thread-local variables, which every C
-// library sets and no program begins with.
-func begin(ctx context.Context, ac *arch.Context64) {
+// begin maps the pages that a process touches first. A process that was forked or restored is
+// told apart by its register for thread-local variables, which every C library sets and no program
+// begins with.
+func (as *addressSpace) begin(ctx context.Context, ac *arch.Context64) {
 	t := kernel.TaskFromContext(ctx)
-	if t == nil || ac.TLS() != 0 {
+	if t == nil {
 		return
 	}
+	as.self = weak.Make(t.MemoryManager())
+	if ac.TLS() != 0 {
+		as.born(t)
+	} else {
+		execute(t, ac)
+	}
+}
+
+// execute maps the pages that a dynamically linked program touches first: its stack, its linker
+// and itself.
+func execute(t *kernel.Task, ac *arch.Context64) {
 	var linker, headers, vdso hostarch.Addr
 	for _, e := range t.MemoryManager().Auxv() {
 		switch e.Key {

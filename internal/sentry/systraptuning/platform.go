@@ -7,13 +7,15 @@ import (
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 )
 
 // Platform is a systrap platform that is tuned for short-lived programs.
 type Platform struct {
 	platform.Platform
-	polling polling
+	polling  polling
+	families families
 }
 
 // NewPlatform tunes inner, which must be the systrap platform or pass address spaces on to it
@@ -23,7 +25,7 @@ func NewPlatform(inner platform.Platform) (*Platform, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Platform{inner, polling}, nil
+	return &Platform{Platform: inner, polling: polling}, nil
 }
 
 // NewAddressSpace implements platform.Platform.
@@ -32,7 +34,7 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &addressSpace{AddressSpace: inner}, nil
+	return &addressSpace{AddressSpace: inner, platform: p}, nil
 }
 
 // NewContext implements platform.Platform.
@@ -53,9 +55,26 @@ func (t *task) Switch(ctx context.Context, mm platform.MemoryManager, ac *arch.C
 	as := mm.AddressSpace().(*addressSpace)
 	if !as.begun.Load() && !as.begun.Swap(true) { // a sync.Once would make a closure each time
 		growStack()
-		begin(ctx, ac)
+		as.begin(ctx, ac)
+	}
+	if as.forked.Load() && as.forked.Swap(false) {
+		if t := kernel.TaskFromContext(ctx); t != nil {
+			as.hasForked(t)
+		}
 	}
 	t.polling.allow(as.switches.Load() > pollAfter || as.switches.Add(1) > pollAfter)
+	learning := as.learns.Load() > 0 && as.learns.Add(-1) >= 0
+	as.late.enter(as.AddressSpace)
+	info, access, err := t.enter(ctx, mm, as, ac, cpu)
+	as.late.leave()
+	if learning && err == platform.ErrContextSignal && info.Signo == int32(linux.SIGSEGV) {
+		as.learned(hostarch.Addr(info.Addr()), access)
+	}
+	return info, access, err
+}
+
+// enter goes to the code of the process.
+func (t *task) enter(ctx context.Context, mm platform.MemoryManager, as *addressSpace, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
 	t.view = view{mm, as.AddressSpace}
 	if as.traps.Load() > rewriteAfter {
 		return t.Context.Switch(ctx, &t.view, ac, cpu)

@@ -42,7 +42,7 @@ func (c *cold) Value(key any) any {
 
 func (c *cold) withhold() bool {
 	c.as.inherited.Do(func() {
-		// The table is its parent's, or from before it was saved.
+		// The table is from before it was saved, or its parent's, of whom nothing is known.
 		if _, _, err := c.mm.FindVMAByName(tableSearch, tableName); err == nil {
 			c.as.traps.Store(rewriteAfter)
 		}
