@@ -176,11 +176,7 @@ func (s *inside) serveAs(w http.ResponseWriter, r *http.Request, id string, port
 		envd.WriteError(w, err)
 		return
 	}
-	action := actions[r.URL.Path]
-	if action == "" && r.URL.Path == "/files" && r.Method == http.MethodPost {
-		action = "write-file"
-	}
-	if action != "" {
+	if action := actionOf(r, port); action != "" {
 		var note *audit.Note
 		ctx, note = audit.Begin(ctx, action, "")
 		note.Object(id)
@@ -227,6 +223,25 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Flush implements http.Flusher, which the library of the Connect protocol asks for.
 func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// actionOf returns the name of a request in the audit, or nothing if it has no entry, as requests to servers in the
+// sandbox have none.
+func actionOf(r *http.Request, port int) string {
+	path := r.URL.Path
+	switch {
+	case port == agentPort && path == "/files" && r.Method == http.MethodPost:
+		return "write-file"
+	case port == interpreterPort && path == "/contexts" && r.Method == http.MethodPost:
+		return "create-context"
+	case port == interpreterPort && strings.HasPrefix(path, "/contexts/") && r.Method == http.MethodDelete:
+		return "delete-context"
+	case port == interpreterPort && strings.HasPrefix(path, "/contexts/") && r.Method == http.MethodPost:
+		return "restart-context"
+	case port == agentPort || port == interpreterPort:
+		return actions[path]
+	}
+	return ""
+}
 
 // actions are the names in the audit of what the agent and the interpreter change, which are those of the
 // same operations of the REST interface.

@@ -156,9 +156,9 @@ func (s *Server) routeFor(need api.Scope, pattern, action string, handle func(ht
 // maxBody bounds a request.
 const maxBody = 4 << 20
 
-// Routes returns what the server answers, as METHOD /path: of the service, of agents and of interpreters.
-func (s *Server) Routes() []string {
-	return slices.Concat(s.routes, s.inside.agent.Routes(), interpreter.Routes())
+// Routes returns what the server answers, as METHOD /path: of the service, and of agents and interpreters in sandboxes.
+func (s *Server) Routes() (own, inside []string) {
+	return slices.Clone(s.routes), slices.Concat(s.inside.agent.Routes(), interpreter.Routes())
 }
 
 // sessionOf returns the session of the API key of a request, which must have a scope.

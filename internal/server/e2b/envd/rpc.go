@@ -125,28 +125,35 @@ func (jsonCodec) Unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) 
 
 var options = []connect.HandlerOption{connect.WithCodec(jsonCodec{}), connect.WithReadMaxBytes(maxMessage)}
 
+// oneMessage serves requests whose body is one message. Without it, the library would read what follows a message that
+// is too long, for as long as the client sends.
+func oneMessage(h http.Handler) http.Handler {
+	const envelope = 1 << 10
+	return http.MaxBytesHandler(h, maxMessage+envelope)
+}
+
 // unary serves a procedure with one answer.
 func unary[In, Out any](a *Agent, procedure string, handle func(context.Context, *Sandbox, *In) (*Out, error)) {
-	a.handle(http.MethodPost, procedure, connect.NewUnaryHandler(procedure, func(ctx context.Context, req *connect.Request[In]) (*connect.Response[Out], error) {
+	a.handle(http.MethodPost, procedure, oneMessage(connect.NewUnaryHandler(procedure, func(ctx context.Context, req *connect.Request[In]) (*connect.Response[Out], error) {
 		out, err := handle(ctx, of(ctx), req.Msg)
 		if err != nil {
 			audit.Of(ctx).Failed(api.CodeOf(err))
 			return nil, rpcError(err)
 		}
 		return connect.NewResponse(out), nil
-	}, options...))
+	}, options...)))
 }
 
 // stream serves a procedure whose answer is a stream.
 func stream[In, Out any](a *Agent, procedure string, handle func(context.Context, *Sandbox, *In, *sender[Out]) error) {
-	a.handle(http.MethodPost, procedure, connect.NewServerStreamHandler(procedure, func(ctx context.Context, req *connect.Request[In], to *connect.ServerStream[Out]) error {
+	a.handle(http.MethodPost, procedure, oneMessage(connect.NewServerStreamHandler(procedure, func(ctx context.Context, req *connect.Request[In], to *connect.ServerStream[Out]) error {
 		s := &sender[Out]{to: to}
 		err := handle(ctx, of(ctx), req.Msg, s)
 		if err != nil {
 			audit.Of(ctx).Failed(api.CodeOf(err))
 		}
 		return rpcError(err)
-	}, options...))
+	}, options...)))
 }
 
 // sender sends messages of several goroutines on a stream.
