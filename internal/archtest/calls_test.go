@@ -61,12 +61,13 @@ var panics = map[string]string{
 // plainErrors are the files in which an error is formatted without %w, with the
 // reason.
 var plainErrors = map[string]string{
-	"internal/sentry/guest/network.go": "tcpip.Error is no error",
-	"internal/sentry/uplink/link.go":   "tcpip.Error is no error",
-	"internal/sentry/uplink/outer.go":  "tcpip.Error is no error",
-	"internal/doctor/namespaces.go":    "the error may be nil: it is one of two things that can be wrong",
-	"internal/doctor/process.go":       "the error may be nil: it is one of two things that can be wrong",
-	"internal/storage/paths/find.go":   "a reason within a message about a setting",
+	"internal/sentry/netspaces/interfaces.go": "tcpip.Error is no error",
+	"internal/sentry/netspaces/stacks.go":     "tcpip.Error is no error",
+	"internal/sentry/uplink/link.go":          "tcpip.Error is no error",
+	"internal/sentry/uplink/outer.go":         "tcpip.Error is no error",
+	"internal/doctor/namespaces.go":           "the error may be nil: it is one of two things that can be wrong",
+	"internal/doctor/process.go":              "the error may be nil: it is one of two things that can be wrong",
+	"internal/storage/paths/find.go":          "a reason within a message about a setting",
 }
 
 // fault is one broken rule.

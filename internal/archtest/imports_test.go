@@ -256,7 +256,7 @@ var arrows = []struct {
 	{"internal/sentry", []string{"internal/engine/interp", "api", "internal/sentry/birth", "internal/sentry/codectx", "internal/sentry/guest", "internal/sentry/guestfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/volumes", "internal/engine/wire"}, "the confined side: short enough to be audited alone"},
 	{"internal/sentry/guest", []string{
 		"api", "internal/engine/snapfile", "internal/engine/wire", "internal/sentry/aside", "internal/sentry/birth", "internal/sentry/codectx", "internal/sentry/cow", "internal/sentry/dormant", "internal/sentry/fspatch", "internal/sentry/gate", "internal/sentry/guestfs", "internal/sentry/guestinit", "internal/sentry/hostsfile",
-		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/rootfs/inode", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/spawn", "internal/sentry/stages",
+		"internal/sentry/kern", "internal/sentry/limitfs", "internal/sentry/netspaces", "internal/sentry/ports", "internal/sentry/proc", "internal/sentry/reseed", "internal/sentry/rootfs", "internal/sentry/rootfs/inode", "internal/sentry/selfctl", "internal/sentry/selffork", "internal/sentry/spawn", "internal/sentry/stages",
 		"internal/sentry/syscalls", "internal/storage/cowfs", "internal/sentry/systraptuning", "internal/sentry/uplink", "internal/sentry/volumes", "internal/storage/pages",
 	}, "the confined side; how calls reach it is not its business"},
 	{"internal/sentry/gate", []string{"api"}, "who may use the kernel, and when; what they do with it is not its business"},
@@ -279,6 +279,7 @@ var arrows = []struct {
 	{"internal/sentry/systraptuning", nil, "when the platform pays ahead: it does not know what a sandbox is"},
 	{"internal/sentry/cow", []string{"internal/engine/snapfile", "internal/sentry/saved"}, "memory only: it does not know what a sandbox is"},
 	{"internal/sentry/aside", []string{"api", "internal/sentry/cow", "internal/sentry/kern", "internal/sentry/saved", "internal/sentry/uplink"}, "what is kept while a kernel is saved; what a save is for is not its business"},
+	{"internal/sentry/netspaces", []string{"api", "internal/sentry/aside", "internal/sentry/saved", "internal/sentry/uplink"}, "network stacks over a save; what a save is for is not its business"},
 	{"internal/sentry/birth", []string{"internal/sentry/fpstate"}, "where the start of the platform pauses: it does not know what a sandbox is"},
 	{"internal/sentry/dormant", nil, "which processes need one of the host: it does not know what a sandbox is"},
 	{"internal/sentry/fpstate", nil, "registers only: it does not know what a sandbox is"},

@@ -35,7 +35,7 @@ var (
 		"ENODEV": "mount-9p mount-bpf mount-cgroup mount-cgroup2 mount-debugfs mount-dev mount-erofs mount-fuse mount-ramet mount-ramfs mount-securityfs",
 	}
 	missingForUsers = map[string]string{
-		"EPERM": "bpf-map bpf-program chroot mount-bind mount-devpts mount-devtmpfs mount-mqueue mount-overlay mount-proc mount-sysfs mount-tmpfs tcp-filter unshare-cgroup unshare-ipc unshare-net unshare-pid unshare-uts " +
+		"EPERM": "bpf-map bpf-program chroot links mount-bind mount-devpts mount-devtmpfs mount-mqueue mount-overlay mount-proc mount-sysfs mount-tmpfs tcp-filter unshare-cgroup unshare-ipc unshare-net unshare-pid unshare-uts " +
 			"mount-9p mount-bpf mount-cgroup mount-cgroup2 mount-debugfs mount-dev mount-erofs mount-fuse mount-ramet mount-ramfs mount-securityfs",
 		"ENOMEM": "locked-memory",
 	}

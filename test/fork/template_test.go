@@ -159,3 +159,20 @@ func TestTemplateWithLimits(t *testing.T) {
 		n.MustHold(c.ID, "zero")
 	}
 }
+
+// TestTemplateWithNamespaces forks a sandbox whose processes have network namespaces with interfaces and connections
+// into many children.
+func TestTemplateWithNamespaces(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("parent")
+	for name, what := range startKinds(n, "parent", "", "net-loopback", "net-links", "net-pair", "links", "pivot-root") {
+		if what != "held" {
+			t.Errorf("%s: %s", name, what)
+		}
+	}
+	for _, c := range n.Fork("parent", manyChildren) {
+		if said := strings.TrimSpace(n.Guest(c.ID, "check")); said != "5 work" {
+			t.Errorf("%s: %s", c.ID, said)
+		}
+	}
+}

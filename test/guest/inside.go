@@ -15,7 +15,10 @@ import (
 
 // insides are the things that a process makes inside namespaces of its own. Each returns the check.
 var insides = map[string]func() (func() error, error){
-	"pivot-root": pivotRoot,
+	"pivot-root":   pivotRoot,
+	"net-loopback": ownLoopback,
+	"net-links":    interfaces,
+	"net-pair":     pairOfNamespaces,
 }
 
 // insideOf is a process in new namespaces, which makes what insides has under name and checks it when asked.

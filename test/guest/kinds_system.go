@@ -36,6 +36,10 @@ func systemKinds() map[string]kind {
 		"locked-memory": made(func() error { return unix.Mlockall(unix.MCL_CURRENT) }),
 		"membarrier":    made(func() error { return second(rawCall(unix.SYS_MEMBARRIER, 1<<4, 0)) }),
 		"pivot-root":    insideOf("pivot-root", unix.CLONE_NEWNS),
+		"net-loopback":  insideOf("net-loopback", unix.CLONE_NEWNET),
+		"links":         interfaces,
+		"net-links":     insideOf("net-links", unix.CLONE_NEWNET),
+		"net-pair":      insideOf("net-pair", unix.CLONE_NEWNET),
 		"unshare-all":   unshared(unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWPID),
 	}
 	for name, flag := range map[string]uintptr{

@@ -12,9 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/state"
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/cow"
@@ -45,19 +43,18 @@ type State struct {
 
 // Take takes the side state out of the kernel, the interfaces, which a child makes
 // anew, and the connections to the outside, which it does not have. The kernel must be paused
-// until restore has been called. sockets returns all sockets of the kernel.
-func Take(ctx context.Context, k *kern.Kernel, mem *cow.Memory, sockets func() []*kernel.SocketRecord) (a *State, restore func(), err error) {
+// until restore has been called. sockets returns all sockets of the kernel, others are the stacks of its other network
+// namespaces.
+func Take(ctx context.Context, k *kern.Kernel, mem *cow.Memory, sockets func() []*kernel.SocketRecord, others []*stack.Stack) (a *State, restore func(), err error) {
 	mapped, restoreMapped, err := mem.TakeMapped(ctx, k.Kernel)
 	if err != nil {
 		return nil, nil, err
 	}
 	network := k.NetStack()
-	counters, restoreCounters := takeCounters(network)
+	restoreConnections := uplink.TakeConnections(ctx, network, sockets, others)
+	counters, restoreStack := TakeStack(network)
 	a = &State{mapped: mapped, counters: counters}
-	back := []func(){restoreMapped, uplink.TakeConnections(ctx, network, sockets), restoreCounters}
-	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
-		back = append(back, takeInterfaces(network.NetworkProtocolInstance(n)))
-	}
+	back := []func(){restoreMapped, restoreConnections, restoreStack}
 	tables, taken := map[*kernel.FDTable]bool{}, map[*pipe.Pipe]bool{}
 	for _, t := range k.TaskSet().Root.Tasks() {
 		var files *kernel.FDTable

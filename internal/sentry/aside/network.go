@@ -7,13 +7,33 @@ import (
 	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"ramet.dev/ramet/api"
 )
 
-// RestoreCounters gives a network stack the counters that it was saved without.
-func (a *State) RestoreCounters(s *stack.Stack) error { return setCounters(countersOf(s), a.counters) }
+// RestoreCounters gives the sandbox's network stack the counters that it was saved without.
+func (a *State) RestoreCounters(s *stack.Stack) error { return SetCounters(s, a.counters) }
+
+// SetCounters gives a network stack the counters that TakeStack took.
+func SetCounters(s *stack.Stack, counters string) error { return setCounters(countersOf(s), counters) }
+
+// TakeStack takes the counters and the interfaces out of a network stack until restore is called, and returns the
+// counters. A child makes the interfaces anew.
+func TakeStack(s *stack.Stack) (counters string, restore func()) {
+	counters, restoreCounters := takeCounters(s)
+	back := []func(){restoreCounters}
+	for _, n := range []tcpip.NetworkProtocolNumber{ipv4.ProtocolNumber, ipv6.ProtocolNumber} {
+		back = append(back, takeInterfaces(s.NetworkProtocolInstance(n)))
+	}
+	return counters, func() {
+		for _, f := range back {
+			f()
+		}
+	}
+}
 
 // takeCounters takes the counters out of a network stack until restore is called, and
 // returns their values. Each is an object of its own, together a fifth of the objects of a
@@ -71,7 +91,7 @@ func countersOf(s *stack.Stack) (all []**tcpip.StatCounter) {
 }
 
 // takeInterfaces takes the interfaces from a network protocol until restore is called. A child
-// makes its interface anew, see loopbackConfig; the old interface would be saved for nothing,
+// makes its interfaces anew, see package netspaces; the old interface would be saved for nothing,
 // with its counters and all that it could ever do: a fifth of the objects of a
 // usual state. A packet that is sent meanwhile goes by way of the interface.
 func takeInterfaces(protocol stack.NetworkProtocol) (restore func()) {

@@ -212,8 +212,13 @@ func (f *freezing) saveKernel(ctx context.Context, state io.WriteCloser) error {
 // setAside takes out of the kernel what is saved in other forms, until restore is called.
 func (f *freezing) setAside(ctx context.Context, detached []string, sockets func() []*kernel.SocketRecord) (restore func(), err error) {
 	g := f.g
-	side, putBack, err := aside.Take(ctx, g.k, g.mem, sockets)
+	resume, err := g.spaces.Take(g.k.NetStack())
 	if err != nil {
+		return nil, err
+	}
+	side, putBack, err := aside.Take(ctx, g.k, g.mem, sockets, g.spaces.Stacks())
+	if err != nil {
+		resume()
 		return nil, api.Errorf(api.CodeInternal, "save kernel state: %w", err)
 	}
 	side.Detached, side.Connected = detached, g.Network.uplink.Connected()
@@ -221,6 +226,7 @@ func (f *freezing) setAside(ctx context.Context, detached []string, sockets func
 	return func() {
 		g.k.PopCheckpointState(aside.Key)
 		putBack()
+		resume()
 	}, nil
 }
 

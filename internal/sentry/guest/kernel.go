@@ -33,6 +33,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/guestfs"
 	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/netspaces"
 	"ramet.dev/ramet/internal/sentry/ports"
 	"ramet.dev/ramet/internal/sentry/proc"
 	"ramet.dev/ramet/internal/sentry/rootfs"
@@ -172,10 +173,12 @@ type Guest struct {
 	forker    *selffork.Forker // see Blank
 	collector collector
 	forked    bool // from a Template
+	spaces    *netspaces.Namespaces
 }
 
-func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk) *Guest {
-	g := &Guest{Gate: gate.NewAtRest(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d, forker: b.Forker}
+func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk, spaces *netspaces.Namespaces) *Guest {
+	g := &Guest{Gate: gate.NewAtRest(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d, forker: b.Forker, spaces: spaces}
+	k.AddStateToCheckpoint(netspaces.Key, spaces)
 	g.spawner = spawn.New(g.k, id)
 	g.Network = &Network{k: g.k, gate: g.Gate, uplink: uplink.New(g.k, g.Gate, func(port uint16, gone <-chan struct{}) (uplink.Stream, error) {
 		return g.Ports.Dial(port, 0, gone)
@@ -217,7 +220,8 @@ func (b *Blank) Boot(id wire.Common, mounts []wire.VolumeMount, image, command, 
 	tk := kernel.NewTimekeeper()
 	tk.SetClocks(b.clocks, params)
 	userNS := auth.NewRootUserNamespace()
-	stack, err := newNetStack(tk, k)
+	spaces := netspaces.New(k)
+	stack, err := netspaces.NewRoot(tk, k)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +229,7 @@ func (b *Blank) Boot(id wire.Common, mounts []wire.VolumeMount, image, command, 
 		FeatureSet:           hostFeatures(),
 		Timekeeper:           tk,
 		RootUserNamespace:    userNS,
-		RootNetworkNamespace: inet.NewRootNamespace(stack, nil, userNS),
+		RootNetworkNamespace: inet.NewRootNamespace(stack, spaces, userNS),
 		ApplicationCores:     processorsOf(id.Limits),
 		Vdso:                 vdso,
 		VdsoParams:           params,
@@ -241,7 +245,7 @@ func (b *Blank) Boot(id wire.Common, mounts []wire.VolumeMount, image, command, 
 	if err != nil {
 		return nil, err
 	}
-	g := b.newGuest(k, id, d)
+	g := b.newGuest(k, id, d, spaces)
 	if err := g.start(command, func() error { return volumes.Mount(k.SupervisorContext(), g.k, b.Volumes, mounts) }); err != nil {
 		return nil, err
 	}

@@ -236,7 +236,8 @@ func (b *Blank) loadKernel(snap *snapfile.Snapshot, data []byte, disk *disk, con
 	if err := disk.find(k); err != nil {
 		return nil, nil, err
 	}
-	g := b.newGuest(k, wire.Common{}, disk) // Load says who it is
+	network.spaces.Loaded()
+	g := b.newGuest(k, wire.Common{}, disk, network.spaces) // Load says who it is
 	table, err := popState[proc.Table](k, proc.TableKey, "has no table of processes")
 	if err != nil {
 		return nil, nil, err

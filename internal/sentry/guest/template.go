@@ -63,11 +63,13 @@ func (t *Template) bear(own Born, processes platform.Platform) (*Blank, error) {
 	}
 	b.hosted.Begin(processes)
 	k := b.inherited.guest.k
-	var seed [8]byte
-	if _, err := rand.Read(seed[:]); err != nil {
-		return nil, fmt.Errorf("read random bytes: %w", err)
+	for _, s := range append(b.inherited.network.spaces.Stacks(), k.NetStack()) {
+		var seed [8]byte
+		if _, err := rand.Read(seed[:]); err != nil {
+			return nil, fmt.Errorf("read random bytes: %w", err)
+		}
+		s.InsecureRNG().Seed(int64(binary.LittleEndian.Uint64(seed[:]))) // it was seeded when it was loaded
 	}
-	k.NetStack().InsecureRNG().Seed(int64(binary.LittleEndian.Uint64(seed[:]))) // it was seeded when it was loaded
 	k.Timekeeper().Resume(clockPage(k.Kernel))
 	return b, nil
 }

@@ -2,6 +2,7 @@ package uplink
 
 import (
 	"reflect"
+	"slices"
 	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/context"
@@ -21,12 +22,15 @@ import (
 //
 // Connections that are being made stay: a child sends their SYN again, to a gateway of its own.
 //
-// sockets returns those of the guest. No task may run, and no packet may arrive, until restore has been called.
-func TakeConnections(ctx context.Context, s *stack.Stack, sockets func() []*kernel.SocketRecord) (restore func()) {
+// sockets returns those of the guest, others are the stacks of its other network namespaces. No task may run, and no
+// packet may arrive, until restore has been called.
+func TakeConnections(ctx context.Context, s *stack.Stack, sockets func() []*kernel.SocketRecord, others []*stack.Stack) (restore func()) {
 	own := map[tcpip.Endpoint]bool{}
-	for _, e := range s.RegisteredEndpoints() {
-		if ep, ok := e.(tcpip.Endpoint); ok {
-			own[ep] = true
+	for _, its := range append([]*stack.Stack{s}, others...) {
+		for _, e := range its.RegisteredEndpoints() {
+			if ep, ok := e.(tcpip.Endpoint); ok {
+				own[ep] = true
+			}
 		}
 	}
 	taken := map[tcpip.Endpoint]*connection{}
@@ -130,7 +134,21 @@ func leaves(s *stack.Stack, to tcpip.Address) bool {
 	} else if header.IsV4LoopbackAddress(to) {
 		return false
 	}
-	return to.Len() > 0 && s.CheckLocalAddress(0, protocol, to) == 0
+	return to.Len() > 0 && s.CheckLocalAddress(0, protocol, to) == 0 && !staysInside(s, protocol, to)
+}
+
+// staysInside reports whether packets to an address go by an interface that the guest has made.
+func staysInside(s *stack.Stack, protocol tcpip.NetworkProtocolNumber, to tcpip.Address) bool {
+	guests := func(r tcpip.Route) bool { return r.NIC > NIC && r.Destination.Contains(to) }
+	if !slices.ContainsFunc(s.GetRouteTable(), guests) {
+		return false
+	}
+	r, err := s.FindRoute(0, tcpip.Address{}, to, protocol, false)
+	if err != nil {
+		return false
+	}
+	defer r.Release()
+	return r.OutgoingNIC() > NIC
 }
 
 // alive reports whether an endpoint is connected, or about to be.

@@ -17,7 +17,9 @@ import (
 // child as in its parent: a stack that is loaded needs its addresses on interfaces of the same
 // numbers.
 const (
-	nicID         = tcpip.NICID(2) // behind lo, as on Linux
+	// NIC is the number of the interface in the sandbox's own network stack: behind lo, as on Linux. Those that the
+	// guest makes come behind it.
+	NIC           = tcpip.NICID(2)
 	interfaceName = "eth0"
 	linkAddress   = tcpip.LinkAddress("\x02\x00\x0a\x00\x02\x0f")
 	// linkMTU is the largest that IPv4 has. Each packet costs the same, however long it is.
@@ -67,27 +69,33 @@ func newEnd(addr tcpip.LinkAddress) *channel.Endpoint {
 	return e
 }
 
+// IsLink reports whether a link of an interface is one of this package.
+func IsLink(link stack.NetworkLinkEndpoint) bool {
+	_, ok := link.(*nearEnd)
+	return ok
+}
+
 // PlugIn makes eth0, with its addresses and routes, in the stack of a guest.
 func (l *Link) PlugIn(s *stack.Stack) error {
-	if err := s.CreateNICWithOptions(nicID, l.guest, stack.NICOptions{Name: interfaceName}); err != nil {
+	if err := s.CreateNICWithOptions(NIC, l.guest, stack.NICOptions{Name: interfaceName}); err != nil {
 		return fmt.Errorf("create interface %s: %s", interfaceName, err)
 	}
 	l.guest.stack.Store(s)
 	for _, n := range networks {
-		err := s.AddProtocolAddress(nicID, tcpip.ProtocolAddress{Protocol: n.protocol, AddressWithPrefix: n.address}, stack.AddressProperties{})
+		err := s.AddProtocolAddress(NIC, tcpip.ProtocolAddress{Protocol: n.protocol, AddressWithPrefix: n.address}, stack.AddressProperties{})
 		if err != nil {
 			return fmt.Errorf("add address %s: %s", n.address, err)
 		}
-		s.AddRoute(tcpip.Route{Destination: n.address.Subnet(), NIC: nicID})
-		s.AddRoute(tcpip.Route{Destination: n.all, Gateway: n.gateway, NIC: nicID})
+		s.AddRoute(tcpip.Route{Destination: n.address.Subnet(), NIC: NIC})
+		s.AddRoute(tcpip.Route{Destination: n.all, Gateway: n.gateway, NIC: NIC})
 	}
 	return nil
 }
 
-// Unplug takes eth0 from the stack of a guest. Connections that went by it and have not ended
-// fail.
+// Unplug takes eth0 from the stack of a guest, which may have removed it or moved it to another network namespace.
+// Connections that went by it and have not ended fail.
 func Unplug(s *stack.Stack) error {
-	if err := s.RemoveNIC(nicID); err != nil {
+	if err := s.RemoveNIC(NIC); err != nil && s.HasNIC(NIC) {
 		return fmt.Errorf("remove interface %s: %s", interfaceName, err)
 	}
 	for _, ep := range outboundOf(s) {

@@ -94,7 +94,7 @@ func (e *ping) tell(m *undelivered) {
 	}
 	if queued {
 		c := m.cause
-		to := tcpip.FullAddress{NIC: nicID, Addr: m.to}
+		to := tcpip.FullAddress{NIC: NIC, Addr: m.to}
 		opts.QueueErr(&tcpip.SockError{Err: c.err(), Cause: &c, Payload: buffer.NewViewWithData(m.quoted), Dst: to, Offender: to, NetProto: network})
 	} else if _, err := e.GetRemoteAddress(); err != nil {
 		return

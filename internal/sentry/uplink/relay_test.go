@@ -72,7 +72,7 @@ func TestAnEndThatIsClosedWhileAGuestIsSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := len(tcpip.GetDanglingEndpoints())
-	restore := TakeConnections(gvisor.Background(), b.s, func() []*kernel.SocketRecord { return nil })
+	restore := TakeConnections(gvisor.Background(), b.s, func() []*kernel.SocketRecord { return nil }, nil)
 	close(end)
 	late := time.After(50 * time.Millisecond)
 	for waiting := true; waiting; {

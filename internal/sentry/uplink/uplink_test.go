@@ -468,7 +468,7 @@ func TestDisconnect(t *testing.T) {
 	if n := len(b.s.RegisteredEndpoints()); n != 0 {
 		t.Errorf("%d endpoints are left", n)
 	}
-	if b.s.HasNIC(nicID) || b.up.Connected() {
+	if b.s.HasNIC(NIC) || b.up.Connected() {
 		t.Error("the interface is left")
 	}
 }
@@ -574,7 +574,7 @@ func TestTakeConnections(t *testing.T) {
 	}
 	for range 20 {
 		b.gate.LockIO()
-		restore := TakeConnections(context.Background(), b.s, func() []*kernel.SocketRecord { return nil })
+		restore := TakeConnections(context.Background(), b.s, func() []*kernel.SocketRecord { return nil }, nil)
 		if n := len(b.s.RegisteredEndpoints()); n != 0 {
 			t.Errorf("%d endpoints are left", n)
 		}
