@@ -15,6 +15,10 @@ import (
 
 // ownLoopback talks to itself in a network namespace that has nothing but lo.
 func ownLoopback() (func() error, error) {
+	// As bubblewrap does: lo has no address in a new namespace of Linux.
+	if err := addAddress(1, netip.MustParsePrefix("127.0.0.1/8")); err != nil {
+		return nil, err
+	}
 	talk, err := newTalk(netip.MustParseAddr("127.0.0.1"), direct, direct)
 	if err != nil {
 		return nil, err

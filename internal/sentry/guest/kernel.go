@@ -74,6 +74,7 @@ func Initialize() error {
 	if err := readMachine(); err != nil {
 		return err
 	}
+	netspaces.Replace()
 	return syscalls.Replace()
 }
 

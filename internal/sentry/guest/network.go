@@ -3,8 +3,6 @@ package guest
 import (
 	"gvisor.dev/gvisor/pkg/sentry/inet"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
-	_ "gvisor.dev/gvisor/pkg/sentry/socket/netlink" // netlink sockets
-	_ "gvisor.dev/gvisor/pkg/sentry/socket/netlink/route"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
 	_ "gvisor.dev/gvisor/pkg/sentry/socket/unix" // unix sockets
 	"gvisor.dev/gvisor/pkg/tcpip"

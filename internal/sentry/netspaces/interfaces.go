@@ -36,7 +36,7 @@ const defaultMTU = 1500
 // stackState describes a stack without its sockets.
 type stackState struct {
 	Interfaces []netInterface
-	Routes     []route
+	Routes     []netRoute
 	Counters   []byte // of a stack of a namespace
 }
 
@@ -58,7 +58,7 @@ type end struct {
 	ID    tcpip.NICID
 }
 
-type route struct {
+type netRoute struct {
 	Destination     netip.Prefix
 	Gateway, Source netip.Addr
 	ID              tcpip.NICID
@@ -96,7 +96,7 @@ func describe(stacks []*stack.Stack) ([]stackState, error) {
 		}
 		slices.SortFunc(states[i].Interfaces, func(a, b netInterface) int { return cmp.Compare(a.ID, b.ID) })
 		for _, r := range s.GetRouteTable() {
-			states[i].Routes = append(states[i].Routes, route{
+			states[i].Routes = append(states[i].Routes, netRoute{
 				Destination: netip.PrefixFrom(addrOf(r.Destination.ID()), r.Destination.Prefix()),
 				Gateway:     addrOf(r.Gateway), Source: addrOf(r.SourceHint), ID: r.NIC, MTU: r.MTU,
 			})

@@ -6,8 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/sentry/inet"
+	"gvisor.dev/gvisor/pkg/sentry/socket/netlink"
 	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/faketime"
@@ -204,7 +206,9 @@ func TestNamespacesGetTheirStacks(t *testing.T) {
 	}
 }
 
-func TestCanarySavedTypes(t *testing.T) { savedtest.Check(t, []savedtest.Savable{&Namespaces{}}) }
+func TestCanarySavedTypes(t *testing.T) {
+	savedtest.Check(t, []savedtest.Savable{&Namespaces{}, &routes{}})
+}
 
 // TestCanaryFields looks at the fields of gVisor that are reached by reflection. Their types must be what they are
 // taken for.
@@ -234,6 +238,16 @@ func TestCanaryFields(t *testing.T) {
 	}
 	if ids.Len() > 0 {
 		t.Errorf("%d counters are left", ids.Len())
+	}
+}
+
+func TestCanaryProtocols(t *testing.T) {
+	if netlinkProtocols[linux.NETLINK_ROUTE] == nil {
+		t.Error("netlink does not keep its protocols in a map of this name any more: Replace changes it")
+	}
+	p, err := newRoutes(nil)
+	if _, ok := p.(netlink.RouteProtocol); err != nil || !ok {
+		t.Errorf("%T tells nobody of interfaces: %v", p, err)
 	}
 }
 
