@@ -49,7 +49,8 @@ const (
 type outcome struct {
 	job      *job
 	took     time.Duration
-	err      error // of the process
+	cpu      time.Duration // of the processes that have ended
+	err      error         // of the process
 	tests    map[string]*testResult
 	packages map[string]time.Duration // their times, in a job of several packages
 	loose    []string                 // output that belongs to no test
@@ -127,6 +128,9 @@ func (j *job) start(ctx context.Context, w *workspace, only []string) *outcome {
 		o.read(reader)
 	}()
 	o.err = cmd.Run()
+	if cmd.ProcessState != nil {
+		o.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
 	if ctx.Err() != nil {
 		o.err = fmt.Errorf("ended after %s: %w", time.Since(began).Round(time.Second), context.Cause(ctx))
 	}

@@ -51,7 +51,7 @@ func (o *outcome) verdict() string {
 
 // ended prints the end of a job, with what failed in it.
 func (r *report) ended(o *outcome) {
-	r.note("%s    %s\t%s", o.verdict(), o.job.name, round(o.took))
+	r.note("%s    %s\t%s, %s of a processor", o.verdict(), o.job.name, round(o.took), round(o.cpu))
 	for _, name := range sortedTests(o) {
 		t := o.tests[name]
 		for _, s := range t.inner {
