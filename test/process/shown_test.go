@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,5 +136,27 @@ func TestShownLimitsInUse(t *testing.T) {
 	}
 	if got := n.Guest(ref, "say", "file:/sys/fs/cgroup/pids.max"); got != before || limits.Pids > 0 && got != "50\n" {
 		t.Errorf("then it is %q, and was %q", got, before)
+	}
+}
+
+// TestPeakOfMemory has a process use memory and end. Its sandbox has used that much; a child, which begins anew, has not.
+func TestPeakOfMemory(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("box")
+	peak := func(ref string) int {
+		t.Helper()
+		b, err := strconv.Atoi(strings.TrimSpace(n.Guest(ref, "say", "file:/sys/fs/cgroup/memory.peak")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b >> 20
+	}
+	before := peak("box")
+	n.Guest("box", "eat", "100")
+	if got := peak("box"); before >= 100 || got < 100 || got > 300 {
+		t.Errorf("the peak is %d MiB, and was %d", got, before)
+	}
+	if got := peak(n.Fork("box", 1)[0].ID); got >= 100 {
+		t.Errorf("the peak of a child is %d MiB", got)
 	}
 }

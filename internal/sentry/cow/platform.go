@@ -20,12 +20,18 @@ type Platform struct {
 	platform.Platform
 	mem     *Memory
 	refused atomic.Pointer[error]
+	peak    peak
 }
 
 // NewPlatform wraps inner for mem. Address spaces of inner are given to it as they are.
 func NewPlatform(inner platform.Platform, mem *Memory) *Platform {
-	return &Platform{Platform: inner, mem: mem}
+	p := &Platform{Platform: inner, mem: mem}
+	p.peak.mf = mem.mf
+	return p
 }
+
+// PeakUsage returns the most memory that the sandbox had in use, in bytes, since it was made or forked.
+func (p *Platform) PeakUsage() uint64 { return p.peak.note() }
 
 // Spare makes n address spaces and gives them back: gVisor keeps them, and has them when
 // as many are asked for. Each is a process, and making it takes milliseconds of waiting for
@@ -52,7 +58,7 @@ func (p *Platform) NewAddressSpace() (platform.AddressSpace, error) {
 		p.refused.Store(&err)
 		return nil, linuxerr.EAGAIN
 	}
-	return &addressSpace{AddressSpace: inner, mem: p.mem}, nil
+	return &addressSpace{AddressSpace: inner, mem: p.mem, peak: &p.peak}, nil
 }
 
 // MapUnit implements platform.Platform.MapUnit.
@@ -110,7 +116,8 @@ func inner(as platform.AddressSpace) platform.AddressSpace {
 
 type addressSpace struct {
 	platform.AddressSpace
-	mem *Memory
+	mem  *Memory
+	peak *peak
 }
 
 // MapFile implements platform.AddressSpace.
@@ -139,9 +146,21 @@ func (as *addressSpace) MapFile(addr hostarch.Addr, f memmap.File, fr memmap.Fil
 
 // Unmap implements platform.AddressSpace.
 func (as *addressSpace) Unmap(addr hostarch.Addr, length uint64) {
-	if !as.mem.seceded {
-		as.AddressSpace.Unmap(addr, length)
+	if as.mem.seceded {
+		return
 	}
+	if length >= leastNoted {
+		as.peak.note()
+	}
+	as.AddressSpace.Unmap(addr, length)
+}
+
+// Release implements platform.AddressSpace. The memory of a process that ends is given back after it.
+func (as *addressSpace) Release() {
+	if !as.mem.seceded {
+		as.peak.note()
+	}
+	as.AddressSpace.Release()
 }
 
 // generationFile is the sandbox's memory file as far as gVisor's bookkeeping is

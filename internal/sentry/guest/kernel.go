@@ -33,6 +33,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/guestfs"
 	"ramet.dev/ramet/internal/sentry/kern"
+	"ramet.dev/ramet/internal/sentry/limitfs"
 	"ramet.dev/ramet/internal/sentry/netspaces"
 	"ramet.dev/ramet/internal/sentry/ports"
 	"ramet.dev/ramet/internal/sentry/proc"
@@ -136,8 +137,10 @@ func newMemory(file *os.File) (*cow.Memory, error) {
 }
 
 func newBlank(hosted *dormant.Platform, mem *cow.Memory, files *os.File) *Blank {
+	plat := cow.NewPlatform(hosted, mem)
+	limitfs.PeakMemory = plat.PeakUsage
 	return &Blank{
-		plat: cow.NewPlatform(hosted, mem), hosted: hosted, mem: mem, files: files,
+		plat: plat, hosted: hosted, mem: mem, files: files,
 		clocks: time.NewCalibratedClocks(false), Volumes: &volumes.Client{},
 	}
 }
@@ -180,6 +183,8 @@ type Guest struct {
 func (b *Blank) newGuest(k *kernel.Kernel, id wire.Common, d *disk, spaces *netspaces.Namespaces) *Guest {
 	g := &Guest{Gate: gate.NewAtRest(k), k: &kern.Kernel{Kernel: k}, mem: b.mem, disk: d, forker: b.Forker, spaces: spaces}
 	k.AddStateToCheckpoint(netspaces.Key, spaces)
+	settings, _ := k.PopCheckpointState(limitfs.SettingsKey).(*limitfs.Settings)
+	k.AddStateToCheckpoint(limitfs.SettingsKey, limitfs.UseSettings(settings))
 	g.spawner = spawn.New(g.k, id)
 	g.Network = &Network{k: g.k, gate: g.Gate, uplink: uplink.New(g.k, g.Gate, func(port uint16, gone <-chan struct{}) (uplink.Stream, error) {
 		return g.Ports.Dial(port, 0, gone)

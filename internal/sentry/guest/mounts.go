@@ -42,7 +42,7 @@ func registerFilesystems(k *kernel.Kernel) error {
 	v.MustRegisterFilesystemType(devtmpfs.Name, &devtmpfs.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(rootfs.Name, &rootfs.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{AllowUserList: true})
 	v.MustRegisterFilesystemType(overlay.Name, &overlay.FilesystemType{}, user)
-	v.MustRegisterFilesystemType(proc.Name, &proc.FilesystemType{}, user)
+	v.MustRegisterFilesystemType(proc.Name, &limitfs.ProcType{}, user)
 	v.MustRegisterFilesystemType(sys.Name, &sys.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(tmpfs.Name, &tmpfs.FilesystemType{}, user)
 	v.MustRegisterFilesystemType(volumes.Name, &volumes.FilesystemType{}, &vfs.RegisterFilesystemTypeOptions{AllowUserList: true})
@@ -137,7 +137,8 @@ func (m *mount) mountAt(ctx context.Context, k *kern.Kernel, creds *auth.Credent
 		return fmt.Errorf("find %s: %w", m.path, err)
 	}
 	defer vd.DecRef(ctx)
-	return limitfs.ReplaceProc(ctx, vd.Dentry())
+	// A sandbox of a version before limitfs.ProcType has gVisor's type.
+	return limitfs.ReplaceProc(ctx, vd.Mount().Filesystem(), vd.Dentry())
 }
 
 // groupDir is where programs look for control groups.

@@ -85,6 +85,9 @@ var groupFiles = map[string]contents{
 		fmt.Fprintln(buf, limit(l.Memory))
 	},
 	"memory.min": text("0\n"),
+	"memory.peak": func(buf *bytes.Buffer, _ *Limits, _ *kernel.Kernel) {
+		fmt.Fprintln(buf, PeakMemory())
+	},
 	"memory.stat": func(buf *bytes.Buffer, _ *Limits, k *kernel.Kernel) {
 		m := memory(k)
 		fmt.Fprintf(buf, "anon %d\nfile %d\nshmem %d\nfile_dirty 0\nfile_writeback 0\ninactive_anon 0\nactive_anon %d\ninactive_file 0\nactive_file 0\nunevictable 0\n",
@@ -100,6 +103,9 @@ var groupFiles = map[string]contents{
 		fmt.Fprintln(buf, limit(l.Pids))
 	},
 }
+
+// PeakMemory returns the most memory that was in use. It is set once, before a kernel runs.
+var PeakMemory = func() uint64 { return 0 }
 
 // initID is the process that is ours, which programs are not told of.
 const initID = 1

@@ -15,6 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/kernfs"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/proc"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
@@ -58,9 +59,27 @@ var procFiles = map[string]contents{
 	},
 }
 
-// ReplaceProc puts the files of this package in the place of gVisor's in a proc file system, whose root directory is
-// root, before anybody has looked at it. gVisor offers no way to do that, so the directory's entries are reached by reflection.
-func ReplaceProc(ctx context.Context, root *vfs.Dentry) error {
+// ProcType is gVisor's type of file systems for /proc with the files of this package.
+type ProcType struct{ proc.FilesystemType }
+
+// GetFilesystem implements vfs.FilesystemType.GetFilesystem.
+func (t *ProcType) GetFilesystem(ctx context.Context, v *vfs.VirtualFilesystem, creds *auth.Credentials, source string, opts vfs.GetFilesystemOptions) (*vfs.Filesystem, *vfs.Dentry, error) {
+	fs, root, err := t.FilesystemType.GetFilesystem(ctx, v, creds, source, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := ReplaceProc(ctx, fs, root); err != nil {
+		root.DecRef(ctx)
+		fs.DecRef(ctx)
+		return nil, nil, err
+	}
+	return fs, root, nil
+}
+
+// ReplaceProc puts the files of this package in the place of gVisor's in fs, a proc file system whose root directory is
+// root, before anybody has looked at it, unless they are there. gVisor offers no way to do that, so the directory's
+// entries are reached by reflection.
+func ReplaceProc(ctx context.Context, fs *vfs.Filesystem, root *vfs.Dentry) error {
 	d, ok := root.Impl().(*kernfs.Dentry)
 	if !ok {
 		return fmt.Errorf("/proc is a %T", root.Impl())
@@ -71,19 +90,83 @@ func ReplaceProc(ctx context.Context, root *vfs.Dentry) error {
 		if err != nil {
 			return err
 		}
-		old, ok := (*entry).(interface {
-			DevMinor() uint32
-			Ino() uint64
-		})
-		if !ok {
-			return fmt.Errorf("/proc/%s is a %T", path, *entry)
+		if _, ok := (*entry).(*file); ok {
+			return nil
 		}
 		f := &file{name: path}
-		f.Init(ctx, creds, linux.UNNAMED_MAJOR, old.DevMinor(), old.Ino(), f, 0o444)
-		*entry = f
+		if err := f.replace(ctx, creds, entry, path); err != nil {
+			return err
+		}
+	}
+	inos, ok := fs.Impl().(interface{ NextIno() uint64 })
+	if !ok {
+		return fmt.Errorf("the file system of /proc is a %T", fs.Impl())
+	}
+	for path := range settingFiles {
+		if err := addSetting(ctx, creds, d.Inode(), inos.NextIno, path); err != nil {
+			return err
+		}
 	}
 	averages.now(kernel.KernelFromContext(ctx))
 	return nil
+}
+
+// numbered is an inode, by its numbers.
+type numbered interface {
+	DevMinor() uint32
+	Ino() uint64
+}
+
+func (f *file) replace(ctx context.Context, creds *auth.Credentials, entry *kernfs.Inode, path string) error {
+	old, ok := (*entry).(numbered)
+	if !ok {
+		return fmt.Errorf("/proc/%s is a %T", path, *entry)
+	}
+	f.Init(ctx, creds, linux.UNNAMED_MAJOR, old.DevMinor(), old.Ino(), f, 0o444)
+	*entry = f
+	return nil
+}
+
+// addSetting makes a file of Settings below /proc/sys, with its directory unless it is there, or puts it in the place of
+// gVisor's.
+func addSetting(ctx context.Context, creds *auth.Credentials, proc kernfs.Inode, nextIno func() uint64, path string) error {
+	at := "sys"
+	for name := range strings.SplitSeq(path, "/") {
+		parent, err := entryOf(proc, at)
+		if err != nil {
+			return err
+		}
+		dir, ok := (*parent).(*kernfs.StaticDirectory)
+		if !ok {
+			return fmt.Errorf("/proc/%s is a %T", at, *parent)
+		}
+		at += "/" + name
+		if at != "sys/"+path {
+			if !hasEntry(dir, name) {
+				opts := kernfs.GenericDirectoryFDOptions{SeekEnd: kernfs.SeekEndZero}
+				below := kernfs.NewStaticDir(ctx, creds, linux.UNNAMED_MAJOR, dir.DevMinor(), nextIno(), 0o555, nil, opts)
+				dir.IncLinks(dir.Populate(map[string]kernfs.Inode{name: below}))
+			}
+			continue
+		}
+		f := &setting{name: path}
+		f.Init(ctx, creds, linux.UNNAMED_MAJOR, dir.DevMinor(), nextIno(), f, 0o644)
+		if !hasEntry(dir, name) {
+			dir.Populate(map[string]kernfs.Inode{name: f})
+			continue
+		}
+		entry, err := entryOf(proc, at)
+		if err != nil {
+			return err
+		}
+		*entry = f
+	}
+	return nil
+}
+
+func hasEntry(dir *kernfs.StaticDirectory, name string) (has bool) {
+	dir.ForEachChild(func(child string, _ kernfs.Inode) { has = has || child == name })
+	return has
 }
 
 // entryOf returns where the directory dir, or one below it, has the inode of path.

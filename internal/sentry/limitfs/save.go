@@ -17,6 +17,11 @@ func (*FilesystemType) StateFields() []string                   { return nil }
 func (*FilesystemType) StateSave(state.Sink)                    {}
 func (*FilesystemType) StateLoad(context.Context, state.Source) {}
 
+func (*ProcType) StateTypeName() string                   { return prefix + "ProcType" }
+func (*ProcType) StateFields() []string                   { return nil }
+func (*ProcType) StateSave(state.Sink)                    {}
+func (*ProcType) StateLoad(context.Context, state.Source) {}
+
 func (*filesystem) StateTypeName() string { return prefix + "filesystem" }
 func (*filesystem) StateFields() []string { return []string{"Filesystem", "minor"} }
 func (fs *filesystem) StateSave(sink state.Sink) {
@@ -47,6 +52,7 @@ func (f *file) StateLoad(_ context.Context, src state.Source) { saved.Load(src, 
 
 func init() {
 	state.Register((*FilesystemType)(nil))
+	state.Register((*ProcType)(nil))
 	state.Register((*filesystem)(nil))
 	state.Register((*directory)(nil))
 	state.Register((*file)(nil))
