@@ -44,6 +44,7 @@ type RunCodeRequest struct {
 	Code      string `json:"code" doc:"code to run"`
 	Language  string `json:"language,omitempty" enum:"python,node,bash" doc:"python if neither it nor a context is given"`
 	Context   string `json:"context,omitempty" doc:"name of a context; with a language, a missing context is created, and an existing one must be of that language"`
+	Silent    bool   `json:"silent,omitempty" doc:"the cell has no number, and the next one gets that which it would have had; python and node"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"0" doc:"0 is no limit; counted from the beginning of the cell, without the wait for its turn; at the limit the cell is interrupted, and the interpreter is killed if that does not end the cell"`
 }
 
@@ -61,7 +62,7 @@ const ContextDied = "ContextDied"
 // error.
 type RunResult struct {
 	ExecResult
-	Result         string                       `json:"result" doc:"text of the value of the last expression"`
+	Result         string                       `json:"result,omitempty" doc:"text of the value of the last expression; absent without one"`
 	Results        []map[string]json.RawMessage `json:"results" doc:"results that were shown, in order, each in one or more media types; images are in base64"`
 	Error          *RunError                    `json:"error" doc:"null if the cell did not fail"`
 	Context        string                       `json:"context" doc:"context that ran it"`

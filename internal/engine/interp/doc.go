@@ -16,6 +16,7 @@
 //	request                       answers with the number of the request
 //	x  a cell: its code           m  results, as they are shown: {mime: data}
 //	                              d  done: Done
+//	q  a cell without a number     as x
 //	v  variables                  d  done: Done with Variables
 //	s  seed: 64 hex digits        d  done: Done with Reseeded and Failed
 //	i  interrupt (not Bash)       none of its own

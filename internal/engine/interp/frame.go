@@ -21,7 +21,9 @@ type Kind byte
 
 // The kinds of frames, see the package comment.
 const (
-	KindCell      Kind = 'x'
+	KindCell Kind = 'x'
+	// KindSilent is a cell without a number. Bash does not have it.
+	KindSilent    Kind = 'q'
 	KindVariables Kind = 'v'
 	KindSeed      Kind = 's'
 	// KindInterrupt ends the request of the same number. Bash does not have it, and

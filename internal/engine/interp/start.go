@@ -18,6 +18,12 @@ const (
 //go:embed hosts/variables.py
 var pythonVariables string
 
+//go:embed hosts/magics.py
+var pythonMagics string
+
+//go:embed hosts/charts.py
+var pythonCharts string
+
 //go:embed hosts/python.py
 var pythonHost string
 
@@ -66,7 +72,7 @@ func ProgramOf(l Language) (Program, bool) {
 	}
 	switch l {
 	case Python:
-		return program(pythonVariables+pythonHost, []string{"python3", "python"}, "-c", pythonStub)
+		return program(pythonVariables+pythonMagics+pythonCharts+pythonHost, []string{"python3", "python"}, "-c", pythonStub)
 	case Node:
 		return program(nodeRandom+nodeHost, []string{"node", "nodejs"}, "--input-type=commonjs", "-e", nodeStub)
 	case Bash:

@@ -122,6 +122,9 @@ func runOf(b Sandbox, req api.RunCodeRequest) (*wire.Run, error) {
 		return nil, err
 	}
 	run := &wire.Run{Context: req.Context, Kind: interp.KindCell, TimeoutMS: req.TimeoutMS}
+	if req.Silent {
+		run.Kind = interp.KindSilent
+	}
 	if named := req.Context != "" && !isLanguage(req.Context); named {
 		if err := api.ValidName("context", req.Context); err != nil || req.Language == "" {
 			return run, err
@@ -134,6 +137,9 @@ func runOf(b Sandbox, req api.RunCodeRequest) (*wire.Run, error) {
 		return nil, err
 	}
 	v := b.View()
+	if req.Silent && language == string(interp.Bash) {
+		return nil, api.Invalid("silent", "cells of bash have numbers")
+	}
 	run.Context = cmp.Or(req.Context, language)
 	run.Make = &wire.ContextSpec{Language: interp.Language(language), Cwd: v.Cwd, User: v.User}
 	return run, nil

@@ -224,7 +224,7 @@ func (cs *Contexts) awaitRun(c *codeContext, in *interpreter, r *run, late *gate
 			gone = nil
 			// A run that only reads variables is not worth their loss before its timeout, and a
 			// run whose time is over gets no more of it.
-			if r.kind == interp.KindCell && hopeless.C == nil {
+			if (r.kind == interp.KindCell || r.kind == interp.KindSilent) && hopeless.C == nil {
 				hopeless = cs.gate.Clock.After(goneTimeout)
 			}
 			i.begin()

@@ -94,7 +94,7 @@ export interface Execution {
 }
 
 interface WireExecution {
-  result: string
+  result?: string
   results: Record<string, unknown>[] | null
   stdout: string
   stderr: string
@@ -128,7 +128,7 @@ export async function runCode(transport: Transport, sandbox: string, code: strin
   }
   const streams = options.onStdout || options.onStderr || options.onResult
   const doc = streams ? await streamed(transport, request, options) : await transport.call<WireExecution>(request)
-  const { timedOut, result: text, results, ...rest } = doc
+  const { timedOut, result: text = '', results, ...rest } = doc
   const shown = (results ?? []).map((forms) => new RichResult(forms))
   const execution: Execution = { ...rest, text, results: shown, value: valueOf(text, shown) }
   if (timedOut) {

@@ -85,6 +85,7 @@ async function serve() {
     let done;
     try {
       if (request.kind === 'x') done = await execute(request.payload, request.interrupted);
+      else if (request.kind === 'q') done = await unnumbered(request.payload, request.interrupted);
       else if (request.kind === 'v') done = { variables: await variables() };
       else if (request.kind === 's') done = reseed(request.payload);
       else done = failure(new Error('unknown request'));
@@ -98,6 +99,14 @@ async function serve() {
 }
 
 // Cells
+
+async function unnumbered(source, interrupted) {
+  try {
+    return await execute(source, interrupted);
+  } finally {
+    state.count--;
+  }
+}
 
 async function execute(source, interrupted) {
   state.count++;

@@ -45,6 +45,7 @@ class Host:
         self.loop = None
         self.shown = set()  # ids of the figures that the cell has shown
         self.cut = False  # the cell has shown more than was sent
+        self.cells = Cells(self)
         main = types.ModuleType("__main__")
         main.__builtins__ = builtins
         sys.modules["__main__"] = main
@@ -135,6 +136,9 @@ class Host:
             try:
                 if kind == b"x":
                     done = self.execute(payload.decode("utf-8", "replace"))
+                elif kind == b"q":
+                    done = self.execute(payload.decode("utf-8", "replace"))
+                    self.count -= 1
                 elif kind == b"v":
                     self.begin()
                     done = {"variables": Variables(self).all()}
@@ -203,25 +207,35 @@ class Host:
 
     def evaluate(self, source, name):
         """Runs a cell and returns the value of its last expression, or None."""
-        lines = source.splitlines(True)
+        shown, source = self.cells.python(source)
+        lines = shown.splitlines(True)
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += "\n"  # as those of files: tracebacks of 3.11 and 3.12 point beside the mark without it
-        linecache.cache[name] = (len(source), None, lines, name)
+        linecache.cache[name] = (len(shown), None, lines, name)
         flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | flags, True)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not is_silenced(source):
             last = ast.Expression(tree.body.pop().value)
+        codes = []
         if tree.body:
-            code = compile(tree, name, "exec", flags, True)
-            self.remember_future(code)
-            self.wait(eval(code, self.names))
-        if last is None:
-            return None
-        code = compile(last, name, "eval", self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
-        value = eval(code, self.names)
-        if code.co_flags & 0x80:  # CO_COROUTINE
-            value = self.wait(value)
+            codes.append(compile(tree, name, "exec", flags, True))
+            self.remember_future(codes[0])
+        if last is not None:
+            codes.append(compile(last, name, "eval", self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True))
+        if any(code.co_flags & 0x80 for code in codes):  # CO_COROUTINE
+            value = self.wait(self.in_loop(codes))  # from its first line on
+        else:
+            for code in codes:
+                value = eval(code, self.names)
+        return None if last is None else value
+
+    async def in_loop(self, codes):
+        """Runs the codes of a cell that awaits, and returns the value of the last one."""
+        for code in codes:
+            value = eval(code, self.names)
+            if code.co_flags & 0x80:
+                value = await value
         return value
 
     def remember_future(self, code):
@@ -320,6 +334,7 @@ class Host:
         if is_figure(value) and "image/png" not in found:
             found["image/png"] = png_of(value)
             self.shown.add(id(value))
+        found.update(described(value))
         text = found.get("text/plain")
         if not isinstance(text, str):
             text = repr(value)
@@ -338,7 +353,7 @@ class Host:
         for manager in Gcf.get_all_fig_managers():
             figure = manager.canvas.figure
             if id(figure) not in self.shown:
-                self.show({"image/png": png_of(figure), "text/plain": repr(figure)})
+                self.show(dict(described(figure), **{"image/png": png_of(figure), "text/plain": repr(figure)}))
         pyplot.close("all")
 
 
@@ -503,7 +518,7 @@ class Patches:
     """Changes modules when they are imported, and imports none itself."""
 
     def __init__(self, host):
-        self.patches = {"matplotlib.pyplot": self.pyplot, "IPython.display": self.ipython}
+        self.patches = {"matplotlib.pyplot": self.pyplot, "IPython.display": self.ipython, "IPython": self.shell}
         self.host = host
 
     def find_spec(self, name, path=None, target=None):
@@ -540,6 +555,9 @@ class Patches:
     def ipython(self, module):
         module.display = self.host.display
 
+    def shell(self, module):
+        self.host.cells.shell()  # libraries ask IPython whether there is one
+
 
 def no_input(prompt="", *_):
     raise EOFError("input() has nobody to ask: code in a context has no standard input")
@@ -561,6 +579,8 @@ def prepare(host):
     os.environ.setdefault("PYTHONIOENCODING", "utf-8")  # of subprocesses
     builtins.input = no_input
     builtins.display = host.display
+    builtins.get_ipython = host.cells.shell
+    builtins.__ramet_cells__ = host.cells
     sys.argv = [""]
     sys.meta_path.insert(0, Patches(host))
     signal.signal(signal.SIGINT, host.interrupt)

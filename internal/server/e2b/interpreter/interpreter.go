@@ -137,6 +137,7 @@ func (o output) Write(b []byte) (int, error) {
 var mediaNames = map[string]string{
 	"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg", "image/png": "png", "image/jpeg": "jpeg",
 	"application/pdf": "pdf", "text/latex": "latex", "application/json": "json", "application/javascript": "javascript",
+	"e2b/data": "data", "e2b/chart": "chart",
 }
 
 // result returns a result as clients read it.
@@ -181,6 +182,7 @@ func (i *Interpreter) execute(w http.ResponseWriter, r request) {
 	var last map[string]any // the result that may be that of the last expression
 	results := func(forms map[string]json.RawMessage) error {
 		if last != nil {
+			unquote(last)
 			if err := out.send(last); err != nil {
 				return err
 			}
@@ -197,6 +199,7 @@ func (i *Interpreter) execute(w http.ResponseWriter, r request) {
 	}
 	if last != nil {
 		last["is_main_result"] = res.Result != "" && isText(last["text"], res.Result)
+		unquote(last)
 		err = out.send(last)
 	}
 	if err == nil && res.Error != nil {
@@ -208,6 +211,16 @@ func (i *Interpreter) execute(w http.ResponseWriter, r request) {
 	if err == nil {
 		_ = out.send(map[string]any{"type": "end_of_execution"}) // the client is gone
 	}
+}
+
+// unquote takes the quotes from the text of a string, as E2B's interpreter does.
+func unquote(result map[string]any) {
+	raw, _ := result["text"].(json.RawMessage)
+	var s string
+	if json.Unmarshal(raw, &s) != nil || len(s) < 2 || s[0] != s[len(s)-1] || s[0] != '\'' && s[0] != '"' {
+		return
+	}
+	result["text"] = s[1 : len(s)-1]
 }
 
 // isText reports whether a form of a result is a text.
@@ -282,7 +295,7 @@ func (i *Interpreter) AddEnv(ctx context.Context, sandbox string, env map[string
 		if err != nil {
 			return err
 		}
-		res, err := i.svc.RunCode(ctx, sandbox, api.RunCodeRequest{Context: c.Name, Code: code}, api.RunIO{})
+		res, err := i.svc.RunCode(ctx, sandbox, api.RunCodeRequest{Context: c.Name, Code: code, Silent: true}, api.RunIO{})
 		if err != nil {
 			return err
 		}

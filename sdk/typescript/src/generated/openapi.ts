@@ -2431,6 +2431,8 @@ export interface components {
              * @enum {string}
              */
             language?: "python" | "node" | "bash";
+            /** @description the cell has no number, and the next one gets that which it would have had; python and node */
+            silent?: boolean;
             /**
              * Format: int64
              * @description 0 is no limit; counted from the beginning of the cell, without the wait for its turn; at the limit the cell is interrupted, and the interpreter is killed if that does not end the cell
@@ -2469,8 +2471,8 @@ export interface components {
             idle?: boolean;
             /** @description the exit code is 0 */
             ok: boolean;
-            /** @description text of the value of the last expression */
-            result: string;
+            /** @description text of the value of the last expression; absent without one */
+            result?: string;
             /** @description results that were shown, in order, each in one or more media types; images are in base64 */
             results: {
                 [key: string]: unknown;
