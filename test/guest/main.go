@@ -60,6 +60,7 @@ func init() {
 		"scribble": scribble,
 		"calls":    calls,
 		"inside":   inside,
+		"watch":    watchDir,
 		"sweep":    sweep,
 		"sweeping": sweeping,
 		"cpuid":    sayCPUID,

@@ -37,7 +37,27 @@ func (p *patching) apply() error {
 	}
 	p.freeReserve()
 	p.emptyTrash()
+	p.announce()
 	return nil
+}
+
+// announce tells those who watch a file that was made, or its directory, that it was written, as of any file that a
+// program has written. That its name is there they know.
+func (p *patching) announce() {
+	for i := range p.ops {
+		op := &p.ops[i]
+		if op.Kind != wire.PatchMake || op.Mode&linux.S_IFMT != linux.S_IFREG {
+			continue
+		}
+		vd, err := p.tree.k.VFS().GetDentryAt(p.ctx, p.creds, p.at(string(op.Path)), &vfs.GetDentryOptions{})
+		if err != nil {
+			continue // a later change took it away
+		}
+		for _, event := range []uint32{linux.IN_MODIFY, linux.IN_CLOSE_WRITE} {
+			vd.Dentry().InotifyWithParent(p.ctx, event, 0, vfs.PathEvent)
+		}
+		vd.DecRef(p.ctx)
+	}
 }
 
 // takeBack undoes the changes that were made.
