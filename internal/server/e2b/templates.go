@@ -33,13 +33,13 @@ type template struct {
 	warm string
 }
 
-var common = []string{"bash", "ca-certificates", "curl", "git", "iproute2", "passwd", "procps", "python3", "python3-pip", "sudo", "tzdata"}
+var common = []string{"bash", "ca-certificates", "curl", "git", "iproute2", "passwd", "procps", "python-is-python3", "python3", "python3-pip", "sudo", "tzdata"}
 
 var recipes = map[string]template{
 	templateBase: {packages: common},
 	templateCode: {
-		packages: append([]string{"nodejs", "python3-matplotlib", "python3-numpy", "python3-pandas", "python3-sklearn"}, common...),
-		warm:     "import numpy, pandas, matplotlib.pyplot\ndel numpy, pandas, matplotlib",
+		packages: append([]string{"nodejs", "python3-ipython", "python3-matplotlib", "python3-numpy", "python3-pandas", "python3-sklearn"}, common...),
+		warm:     "import IPython, numpy, pandas, matplotlib.pyplot\ndel IPython, numpy, pandas, matplotlib",
 	},
 }
 
@@ -177,7 +177,7 @@ func (s *templates) warm(ctx context.Context, id, code string) error {
 	if _, err := s.svc.CreateContext(ctx, id, api.ContextRequest{Language: lang, Name: lang, User: user, Cwd: "/home/" + user}); err != nil {
 		return err
 	}
-	res, err := s.svc.RunCode(ctx, id, api.RunCodeRequest{Code: code, Context: lang}, api.RunIO{})
+	res, err := s.svc.RunCode(ctx, id, api.RunCodeRequest{Code: code, Context: lang, Silent: true}, api.RunIO{})
 	if err == nil && res.Error != nil {
 		err = api.Errorf(api.CodeInternal, "%s: %s", res.Error.Name, res.Error.Value)
 	}
