@@ -235,9 +235,9 @@ def code():
         assert s.run_code("x").text == "6" and s.run_code("y = 1").text is None
         e = s.run_code("1/0")
         assert e.error.name == "ZeroDivisionError" and "<cell" in e.error.traceback, e
-        assert s.run_code("import os; os.environ['K']", envs={"K": "v"}).text == "'v'"
+        assert s.run_code("import os; os.environ['K']", envs={"K": "v"}).text == "v"
         c = s.create_code_context(cwd="/tmp")
-        assert s.run_code("import os; os.getcwd()", context=c).text == "'/tmp'"
+        assert s.run_code("import os; os.getcwd()", context=c).text == "/tmp"
         assert c.id in [x.id for x in s.list_code_contexts()]
         s.restart_code_context(c)
         s.remove_code_context(c)
