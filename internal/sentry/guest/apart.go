@@ -87,9 +87,10 @@ func (f *freezing) copyApart(file *os.File) (err error) {
 	if err := g.mem.FindCommitted(); err != nil {
 		return fmt.Errorf("find used memory: %w", err)
 	}
-	// A save makes gVisor's notifier, which waits for descriptors, unless it is there.
+	// A save makes gVisor's notifier, which waits for descriptors, unless it is there. It stands still while
+	// the copy is made: in the middle of an event it would hold locks there for ever.
 	fdnotifier.Pause()
-	fdnotifier.Resume()
+	defer fdnotifier.Resume()
 	// The clock is on a page that is copied.
 	g.k.Timekeeper().Pause()
 	defer g.k.Timekeeper().Resume(clockPage(g.k.Kernel))
@@ -123,6 +124,7 @@ func clockPage(k *kernel.Kernel) *kernel.VDSOParamPage {
 // saveInCopy is what the copy does.
 func (f *freezing) saveInCopy(file, memory *os.File, rest cow.Ranges, copied <-chan struct{}, say func()) error {
 	ctx := f.g.k.SupervisorContext()
+	fdnotifier.Resume()    // a save pauses it
 	log.SetTarget(quiet{}) // of the clock, whose page is not there
 	if err := errors.Join(f.g.mem.Secede(rest), rootfs.Tree(f.g.disk.fs).Store().Protect()); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/sentry/aside"
+	"ramet.dev/ramet/internal/sentry/paired"
 	"ramet.dev/ramet/internal/sentry/saved"
 	"ramet.dev/ramet/internal/sentry/uplink"
 )
@@ -84,7 +85,11 @@ func (n *Namespaces) living() []*netstack.Stack {
 // closed reports whether a stack was closed, as it is with its namespace. Nobody may pause it then. gVisor has no
 // accessor for that.
 func closed(s *stack.Stack) bool {
-	d := reflect.ValueOf(s.TransportProtocolInstance(tcp.ProtocolNumber)).Elem().FieldByName("dispatcher")
+	p := s.TransportProtocolInstance(tcp.ProtocolNumber)
+	if own := paired.Of(s); own != nil {
+		p = own.TransportProtocol
+	}
+	d := reflect.ValueOf(p).Elem().FieldByName("dispatcher")
 	lock := d.FieldByName("mu")
 	mu := reflect.NewAt(lock.Type(), unsafe.Pointer(lock.UnsafeAddr())).Interface().(sync.Locker)
 	mu.Lock()

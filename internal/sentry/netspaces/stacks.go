@@ -21,6 +21,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
+	"ramet.dev/ramet/internal/sentry/paired"
 	"ramet.dev/ramet/internal/sentry/uplink"
 )
 
@@ -47,7 +48,7 @@ func NewRoot(clock tcpip.Clock, ids uniqueid.Provider) (*netstack.Stack, error) 
 func newStack(clock tcpip.Clock, ids uniqueid.Provider, stats tcpip.Stats) (*netstack.Stack, error) {
 	s := netstack.NewStack(stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
-		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, uplink.NewPings4, uplink.NewPings6},
+		TransportProtocols: []stack.TransportProtocolFactory{paired.NewTCP, udp.NewProtocol, uplink.NewPings4, uplink.NewPings6},
 		Clock:              clock,
 		Stats:              stats,
 		HandleLocal:        true,

@@ -13,6 +13,9 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/ports"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+
+	"ramet.dev/ramet/internal/sentry/netsock"
+	"ramet.dev/ramet/internal/sentry/paired"
 )
 
 // TakeConnections takes the connections to the outside out of a guest's stack until restore is
@@ -46,21 +49,35 @@ func TakeConnections(ctx context.Context, s *stack.Stack, sockets func() []*kern
 		giveDanglingBack(dangling)
 		ending.Unlock()
 	}
-	if len(taken) == 0 {
+	p := paired.Of(s)
+	if len(taken) == 0 && (p == nil || p.Open() == 0) {
 		return leave
 	}
-	var l loser
+	var l netsock.Loser
+	var portsBack []func()
 	for _, record := range sockets() {
-		socket, ok := socketOf(record)
+		socket, ok := netsock.Of(record)
 		if !ok {
 			continue
 		}
-		if c := taken[*socket.endpoint]; c != nil {
-			l.lose(ctx, socket, newLost(c.id.LocalAddress, c.id.LocalPort))
+		ep := socket.Endpoint()
+		if e, ok := ep.(*paired.End); ok {
+			if at, open := e.OpenAt(); open {
+				l.Lose(ctx, socket, newLost(at.Addr, at.Port))
+				portsBack = append(portsBack, takePort(s, e.Endpoint.(*tcp.Endpoint)))
+				continue
+			}
+			ep = e.Endpoint
+		}
+		if c := taken[ep]; c != nil {
+			l.Lose(ctx, socket, newLost(c.id.LocalAddress, c.id.LocalPort))
 		}
 	}
 	return func() {
-		l.restore()
+		l.Restore()
+		for _, back := range portsBack {
+			back()
+		}
 		for _, c := range taken {
 			c.giveBack(s)
 		}
@@ -198,6 +215,28 @@ func takeConnection(s *stack.Stack, ep *tcp.Endpoint) *connection {
 	return c
 }
 
+// takePort takes the port of an endpoint that is bound from those in use, until giveBack is called: it
+// is nobody's in a child.
+func takePort(s *stack.Stack, ep *tcp.Endpoint) (giveBack func()) {
+	id := ep.Info().(*stack.TransportEndpointInfo).ID
+	ep.LockUser()
+	defer ep.UnlockUser()
+	f := fieldsOf(ep)
+	if !*f.portReserved {
+		return func() {}
+	}
+	r := ports.Reservation{
+		Networks: *f.networks, Transport: tcp.ProtocolNumber, Addr: id.LocalAddress, Port: id.LocalPort,
+		Flags: *f.flags, BindToDevice: *f.device, Dest: *f.destination,
+	}
+	s.ReleasePort(r)
+	return func() {
+		if !s.ReserveTuple(r) {
+			log.Warningf("Port %d of a connection cannot be reserved again", r.Port)
+		}
+	}
+}
+
 // giveBack undoes takeConnection, unless a timer has ended the connection meanwhile.
 func (c *connection) giveBack(s *stack.Stack) {
 	c.ep.LockUser()
@@ -231,8 +270,10 @@ var offsets = struct{ registered, portReserved, networks, flags, device, destina
 	offsetOf[ports.Flags]("boundPortFlags"), offsetOf[tcpip.NICID]("boundBindToDevice"), offsetOf[tcpip.FullAddress]("boundDest"),
 }
 
-// offsetOf returns the offset of an endpoint's field of type T, or noField.
-func offsetOf[T any](name string) uintptr { return offsetIn[T](reflect.TypeFor[tcp.Endpoint](), name) }
+// offsetOf returns the offset of an endpoint's field of type T, or netsock.NoField.
+func offsetOf[T any](name string) uintptr {
+	return netsock.OffsetIn[T](reflect.TypeFor[tcp.Endpoint](), name)
+}
 
 func fieldsOf(ep *tcp.Endpoint) fields {
 	at := func(offset uintptr) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(ep), offset) }

@@ -25,6 +25,9 @@ type flow struct {
 	x      *exchange
 	id     uint32
 	answer chan reply // has room for one
+	// answered is called with the verdict in place of answer, in a goroutine of its own and once, also
+	// when the exchange ends; nil for most flows. It is guarded by x.mu.
+	answered func(reply)
 	// ended is closed once the gateway has said how its side ended. wasReset is valid then.
 	ended    chan struct{}
 	wasReset bool
@@ -67,6 +70,7 @@ func (x *exchange) close() {
 	}
 	for _, fl := range x.flows {
 		fl.endLocked(true)
+		fl.answerLocked(reply{kind: wire.Verdict, code: wire.CodeNetUnreachable})
 	}
 	x.flows = nil
 	close(x.over)
@@ -79,6 +83,9 @@ func (x *exchange) take(m wire.Message, f *os.File, deliver func(*flow, uint16, 
 	fl := x.flows[m.Flow]
 	switch m.Kind {
 	case wire.Verdict, wire.Answer, wire.Echoed:
+		if fl != nil && m.Kind == wire.Verdict && fl.answerLocked(reply{m.Kind, m.Code, nil, f}) {
+			return nil
+		}
 		if fl != nil && len(fl.answer) == 0 {
 			fl.answer <- reply{m.Kind, m.Code, bytes.Clone(m.Payload), f}
 			return nil
@@ -129,6 +136,17 @@ func (fl *flow) endLocked(reset bool) {
 		fl.wasReset = reset
 		close(fl.ended)
 	}
+}
+
+// answerLocked calls who waits for the verdict, and reports whether somebody does. The caller holds x.mu.
+func (fl *flow) answerLocked(r reply) bool {
+	answered := fl.answered
+	if answered == nil {
+		return false
+	}
+	fl.answered = nil
+	go answered(r)
+	return true
 }
 
 // ask sends a request with the number of the flow, and waits for its answer until stop.

@@ -23,6 +23,7 @@ import (
 
 	"ramet.dev/ramet/internal/network/wire"
 	"ramet.dev/ramet/internal/sentry/gate"
+	"ramet.dev/ramet/internal/sentry/paired"
 )
 
 // timeout is how long a test waits for what must happen.
@@ -57,12 +58,25 @@ type sandbox struct {
 	s    *stack.Stack
 	gate *gate.Gate
 	up   *Uplink
+	// stacks is set if connections pass the stacks, and are not pairs.
+	stacks bool
+}
+
+// bothWays runs a test with connections that pass the stacks, and with pairs.
+func bothWays(t *testing.T, test func(t *testing.T, b *sandbox)) {
+	for name, stacks := range map[string]bool{"pair": false, "stacks": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newSandbox(t)
+			b.stacks = stacks
+			test(t, b)
+		})
+	}
 }
 
 func newSandbox(t testing.TB) *sandbox {
 	s := stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
-		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, NewPings4, NewPings6},
+		TransportProtocols: []stack.TransportProtocolFactory{paired.NewTCP, udp.NewProtocol, NewPings4, NewPings6},
 		HandleLocal:        true,
 	})
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
@@ -255,10 +269,29 @@ func full(to netip.AddrPort) (tcpip.FullAddress, tcpip.NetworkProtocolNumber) {
 }
 
 func (b *sandbox) dial(to netip.AddrPort) (*gonet.TCPConn, error) {
+	if b.stacks {
+		return b.dialBound(to)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	addr, protocol := full(to)
 	c, err := gonet.DialContextTCP(ctx, b.s, addr, protocol)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.SetDeadline(time.Now().Add(timeout))
+}
+
+// dialBound is dial for a socket that is bound to an address first: its connection passes the stacks.
+func (b *sandbox) dialBound(to netip.AddrPort) (*gonet.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	addr, protocol := full(to)
+	own := networks[0].address.Address
+	if to.Addr().Is6() {
+		own = networks[1].address.Address
+	}
+	c, err := gonet.DialTCPWithBind(ctx, b.s, tcpip.FullAddress{Addr: own}, addr, protocol)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +321,11 @@ func (b *sandbox) dialPort(port uint16, gone <-chan struct{}) (Stream, error) {
 
 func (b *sandbox) mustDial(to netip.AddrPort) *gonet.TCPConn {
 	b.t.Helper()
-	c, err := b.dial(to)
+	return b.must(b.dial(to))
+}
+
+func (b *sandbox) must(c *gonet.TCPConn, err error) *gonet.TCPConn {
+	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"ramet.dev/ramet/internal/sentry/paired"
 )
 
 // The network that a guest sees. It is the same in all sandboxes, so that it is the same in a
@@ -95,6 +97,9 @@ func (l *Link) PlugIn(s *stack.Stack) error {
 // Unplug takes eth0 from the stack of a guest, which may have removed it or moved it to another network namespace.
 // Connections that went by it and have not ended fail.
 func Unplug(s *stack.Stack) error {
+	if p := paired.Of(s); p != nil {
+		p.Leave(s)
+	}
 	if err := s.RemoveNIC(NIC); err != nil && s.HasNIC(NIC) {
 		return fmt.Errorf("remove interface %s: %s", interfaceName, err)
 	}

@@ -67,6 +67,7 @@ func TestAnEndThatIsClosedWhileAGuestIsSaved(t *testing.T) {
 		f.Close()
 	}
 	b.connect(g)
+	b.stacks = true
 	c := b.mustDial(outside)
 	if err := c.CloseWrite(); err != nil {
 		t.Fatal(err)

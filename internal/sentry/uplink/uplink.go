@@ -15,6 +15,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/network/wire"
 	"ramet.dev/ramet/internal/sentry/gate"
+	"ramet.dev/ramet/internal/sentry/paired"
 )
 
 // gatewayTime is how long a flow that begins waits for a gateway: one that ended comes back.
@@ -78,6 +79,9 @@ func (u *Uplink) Connect(link *Link, channel *os.File) error {
 	}
 	u.use(x)
 	u.inbound.Go(func() { x.serve(u.deliver) })
+	if p := paired.Of(u.guest.NetStack()); p != nil {
+		p.Use(u.guest.NetStack(), way{u}, NIC)
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package uplink
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"io"
 	"math/rand/v2"
@@ -13,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/context"
-	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -41,8 +40,9 @@ func echoes(g *gateway) func(uint32, wire.Message, *os.File) {
 	}
 }
 
-func TestStreamsGoBothWays(t *testing.T) {
-	b := newSandbox(t)
+func TestStreamsGoBothWays(t *testing.T) { bothWays(t, testStreamsGoBothWays) }
+
+func testStreamsGoBothWays(t *testing.T, b *sandbox) {
 	g := &gateway{}
 	g.stream = echoes(g)
 	b.connect(g)
@@ -71,8 +71,9 @@ func TestStreamsGoBothWays(t *testing.T) {
 	g.await(wire.Closed)
 }
 
-func TestDenials(t *testing.T) {
-	b := newSandbox(t)
+func TestDenials(t *testing.T) { bothWays(t, testDenials) }
+
+func testDenials(t *testing.T, b *sandbox) {
 	codes := map[uint16]wire.Code{
 		1: wire.CodeRefused, 2: wire.CodeHostUnreachable, 3: wire.CodeNetUnreachable, 4: wire.CodeProhibited, 5: wire.CodeTimedOut,
 	}
@@ -119,7 +120,9 @@ func TestFloodOfConnections(t *testing.T) {
 	defer g.ch.Close()
 	addr, protocol := full(netip.AddrPortFrom(outside.Addr(), 5))
 	for range maxStreams {
-		go func() { _, _ = gonet.DialTCP(b.s, addr, protocol) }() // it ends with the channel
+		go func() {
+			_, _ = gonet.DialTCPWithBind(context.Background(), b.s, tcpip.FullAddress{Addr: networks[0].address.Address}, addr, protocol)
+		}() // it ends with the channel
 	}
 	deadline := time.Now().Add(timeout)
 	for {
@@ -132,13 +135,14 @@ func TestFloodOfConnections(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
-	if _, err := b.dial(netip.AddrPortFrom(outside.Addr(), 5)); err == nil || !strings.Contains(err.Error(), "refused") {
+	if _, err := b.dialBound(netip.AddrPortFrom(outside.Addr(), 5)); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("one more connection: %v", err)
 	}
 }
 
-func TestResetsOfServers(t *testing.T) {
-	b := newSandbox(t)
+func TestResetsOfServers(t *testing.T) { bothWays(t, testResetsOfServers) }
+
+func testResetsOfServers(t *testing.T, b *sandbox) {
 	data := noise(1 << 20)
 	g := &gateway{}
 	g.stream = func(fl uint32, _ wire.Message, f *os.File) {
@@ -160,34 +164,37 @@ func TestResetsOfServers(t *testing.T) {
 // TestTheDeathOfAGatewayIsNoEnd closes pairs and channel in both orders, as the host may.
 func TestTheDeathOfAGatewayIsNoEnd(t *testing.T) {
 	for _, halfClosed := range []bool{false, true} {
-		b := newSandbox(t)
-		die := make(chan struct{})
-		g := &gateway{}
-		g.stream = func(_ uint32, _ wire.Message, f *os.File) {
-			if _, err := f.Write([]byte("half")); err != nil {
-				t.Error(err)
-			}
-			<-die
-			f.Close()
-			g.ch.Close()
+		bothWays(t, func(t *testing.T, b *sandbox) { testTheDeathOfAGateway(t, b, halfClosed) })
+	}
+}
+
+func testTheDeathOfAGateway(t *testing.T, b *sandbox, halfClosed bool) {
+	die := make(chan struct{})
+	g := &gateway{}
+	g.stream = func(_ uint32, _ wire.Message, f *os.File) {
+		if _, err := f.Write([]byte("half")); err != nil {
+			t.Error(err)
 		}
-		b.connect(g)
-		c := b.mustDial(outside)
-		if halfClosed {
-			if err := c.CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		buf := make([]byte, 4)
-		if _, err := io.ReadFull(c, buf); err != nil {
+		<-die
+		f.Close()
+		g.ch.Close()
+	}
+	b.connect(g)
+	c := b.mustDial(outside)
+	if halfClosed {
+		if err := c.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		close(die)
-		if n, err := c.Read(buf); err == nil || err == io.EOF {
-			t.Errorf("after the death of the gateway: %d bytes, %v", n, err)
-		}
-		c.Close()
 	}
+	buf := make([]byte, 4)
+	if _, err := io.ReadFull(c, buf); err != nil {
+		t.Fatal(err)
+	}
+	close(die)
+	if n, err := c.Read(buf); err == nil || err == io.EOF {
+		t.Errorf("after the death of the gateway: %d bytes, %v", n, err)
+	}
+	c.Close()
 }
 
 func TestResetsOfGuests(t *testing.T) {
@@ -197,7 +204,7 @@ func TestResetsOfGuests(t *testing.T) {
 		_, _ = io.Copy(io.Discard, f)
 	}}
 	b.connect(g)
-	c := b.mustDial(outside)
+	c := b.must(b.dialBound(outside))
 	for _, ep := range outboundOf(b.s) {
 		ep.Abort()
 	}
@@ -206,8 +213,9 @@ func TestResetsOfGuests(t *testing.T) {
 }
 
 // TestGuestThatReadsNothing measures how much of a server's data is taken from it.
-func TestGuestThatReadsNothing(t *testing.T) {
-	b := newSandbox(t)
+func TestGuestThatReadsNothing(t *testing.T) { bothWays(t, testGuestThatReadsNothing) }
+
+func testGuestThatReadsNothing(t *testing.T, b *sandbox) {
 	wrote := make(chan int)
 	g := &gateway{stream: func(_ uint32, _ wire.Message, f *os.File) {
 		defer f.Close()
@@ -386,13 +394,20 @@ func TestIdleSandboxHasNoOuterStack(t *testing.T) {
 		t.Error("connected")
 	}
 	g.await(wire.Dial)
+	if b.up.line.outer.Load() != nil {
+		t.Error("it has an outer stack after a connection that needs none")
+	}
+	if _, err := b.dialBound(outside); err == nil {
+		t.Error("connected")
+	}
 	if b.up.line.outer.Load() == nil {
 		t.Error("it has no outer stack after a packet")
 	}
 }
 
-func TestAnotherGateway(t *testing.T) {
-	b := newSandbox(t)
+func TestAnotherGateway(t *testing.T) { bothWays(t, testAnotherGateway) }
+
+func testAnotherGateway(t *testing.T, b *sandbox) {
 	first := &gateway{}
 	first.stream = echoes(first)
 	b.connect(first)
@@ -410,8 +425,9 @@ func TestAnotherGateway(t *testing.T) {
 }
 
 // TestGatewayThatComesBack lets a connection begin while there is no gateway.
-func TestGatewayThatComesBack(t *testing.T) {
-	b := newSandbox(t)
+func TestGatewayThatComesBack(t *testing.T) { bothWays(t, testGatewayThatComesBack) }
+
+func testGatewayThatComesBack(t *testing.T, b *sandbox) {
 	first := b.connect(&gateway{})
 	first.ch.Close()
 	first.serve.Wait()
@@ -432,8 +448,9 @@ func TestGatewayThatComesBack(t *testing.T) {
 	}
 }
 
-func TestDisconnect(t *testing.T) {
-	b := newSandbox(t)
+func TestDisconnect(t *testing.T) { bothWays(t, testDisconnect) }
+
+func testDisconnect(t *testing.T, b *sandbox) {
 	g := &gateway{judge: func(m wire.Message) (wire.Code, bool) { return wire.CodeOK, m.Port != 5 }}
 	g.stream = echoes(g)
 	b.connect(g)
@@ -554,44 +571,4 @@ func TestInheritedQuestions(t *testing.T) {
 	if err := b.up.Inherit(link, mine); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestTakeConnections(t *testing.T) {
-	b := newSandbox(t)
-	data := noise(8 << 20)
-	g := &gateway{}
-	g.stream = func(fl uint32, _ wire.Message, f *os.File) {
-		defer f.Close()
-		_, _ = f.Write(data)
-		g.finish(fl, f)
-		_, _ = io.Copy(io.Discard, f)
-	}
-	b.connect(g)
-	c := b.mustDial(outside)
-	h := sha256.New()
-	if _, err := io.CopyN(h, c, 1<<20); err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
-		b.gate.LockIO()
-		restore := TakeConnections(context.Background(), b.s, func() []*kernel.SocketRecord { return nil }, nil)
-		if n := len(b.s.RegisteredEndpoints()); n != 0 {
-			t.Errorf("%d endpoints are left", n)
-		}
-		restore()
-		b.gate.UnlockIO()
-		if n := len(outboundOf(b.s)); n != 1 {
-			t.Errorf("%d endpoints came back", n)
-		}
-		if _, err := io.CopyN(h, c, 256<<10); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := io.Copy(h, c); err != nil {
-		t.Fatal(err)
-	}
-	if want := sha256.Sum256(data); !bytes.Equal(h.Sum(nil), want[:]) {
-		t.Error("other bytes came")
-	}
-	c.Close()
 }
