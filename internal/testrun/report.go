@@ -89,8 +89,17 @@ func isPanic(line string) bool {
 // shown is the number of lines that are printed of a failed test.
 const shown = 100
 
+// tail prints the end of an output, and its begin: what failed is often told first.
 func (r *report) tail(output []string) {
-	for _, line := range output[max(0, len(output)-shown):] {
+	const first = 20
+	if left := len(output) - shown; left > first {
+		for _, line := range output[:first] {
+			r.print("    " + line)
+		}
+		r.print(fmt.Sprintf("    … %d lines", left-first))
+		output = output[left:]
+	}
+	for _, line := range output {
 		r.print("    " + line)
 	}
 }
