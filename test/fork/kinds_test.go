@@ -81,7 +81,7 @@ func TestKindsOfObjects(t *testing.T) {
 	check := func(name, ref string) {
 		t.Helper()
 		for user, count := range held {
-			out, err := n.Run(ref, api.ExecRequest{Argv: []string{"guest", "check"}, User: user}, "")
+			out, err := n.Run(ref, api.ExecRequest{Argv: []string{"guest", "check"}, User: user, TimeoutMS: 180_000}, "")
 			if err != nil || !out.OK {
 				t.Errorf("%s, %s: %v: %s%s", name, user, err, out.Stdout.String(), out.Stderr.String())
 			} else if works := strings.Fields(out.Stdout.String())[0]; works != strconv.Itoa(count) {
@@ -107,7 +107,8 @@ func TestKindsOfObjects(t *testing.T) {
 // named, and returns what came of each: "held", or the name of an error.
 func startKinds(n *harness.Node, ref, user string, names ...string) map[string]string {
 	n.T.Helper()
-	out, err := n.Run(ref, api.ExecRequest{Argv: append([]string{"guest", "kinds"}, names...), User: user}, "")
+	const patience = 180_000 // for more than 150 kinds, most of them in processes of their own
+	out, err := n.Run(ref, api.ExecRequest{Argv: append([]string{"guest", "kinds"}, names...), User: user, TimeoutMS: patience}, "")
 	if err != nil || !out.OK {
 		n.T.Fatalf("%s: %v: %s%s", user, err, out.Stdout.String(), out.Stderr.String())
 	}

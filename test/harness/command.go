@@ -26,7 +26,7 @@ func (n *Node) Exec(ref string, args ...string) (*Output, error) {
 
 // Run runs any command, with text for its input if there is some, and gives it Timeout.
 func (n *Node) Run(ref string, req api.ExecRequest, stdin string) (*Output, error) {
-	ctx, cancel := context.WithTimeout(AsOwner, Timeout)
+	ctx, cancel := context.WithTimeout(AsOwner, Timeout+time.Duration(req.TimeoutMS)*time.Millisecond)
 	defer cancel()
 	out := &Output{}
 	xio := api.ExecIO{Stdout: &out.Stdout, Stderr: &out.Stderr}
