@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -168,4 +169,35 @@ func TestIdlePollSetting(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), pollVariable+`: "yes" is not auto, on or off`) {
 		t.Errorf("%v: %s", err, out)
 	}
+}
+
+// TestStatusAndStop starts a daemon by a command, and ends it.
+func TestStatusAndStop(t *testing.T) {
+	dir := t.TempDir()
+	run := func(want int, args ...string) string {
+		t.Helper()
+		cmd := ramet(t, args...)
+		cmd.Env = append(cmd.Environ(), "RAMET_RUNTIME_DIR="+filepath.Join(dir, "r"), "RAMET_DATA_DIR="+filepath.Join(dir, "d"))
+		out, _ := cmd.CombinedOutput() // the exit code says it
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Fatalf("%q: exit code %d, not %d: %s", args, got, want, out)
+		}
+		return string(out)
+	}
+	run(3, "status")
+	run(0, "stop")
+	run(0, "ls")
+	var st struct {
+		Running bool
+		PID     int
+	}
+	if err := json.Unmarshal([]byte(run(0, "status", "--json")), &st); err != nil || !st.Running || st.PID <= 1 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	run(0, "stop")
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", st.PID)); err == nil {
+		t.Errorf("the daemon of process %d runs on", st.PID)
+	}
+	run(3, "status")
+	run(2, "stop", "--host", "https://example.org")
 }

@@ -159,7 +159,8 @@ ramet image prune --cache --unused-for 168h`,
 ramet export base --format oci -o base.tar
 ramet export base --format tar --gzip > files.tar.gz`,
 
-		"stats": `ramet stats base`,
+		"stats": `ramet stats
+ramet stats base`,
 		"events": `ramet events -f
 ramet events base --since 120 --kind created --json`,
 		"audit": `ramet audit ls
@@ -196,6 +197,8 @@ ramet tenant quota acme --tree --depth 4
 ramet tenant quota acme --network-mbit 100 --network-max ./most.yaml`,
 		"tenant give": `ramet tenant give acme python`,
 
+		"status":  `ramet status`,
+		"stop":    `ramet stop`,
 		"demo":    `ramet demo`,
 		"bench":   `ramet bench`,
 		"doctor":  `ramet doctor`,

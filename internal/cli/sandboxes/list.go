@@ -1,8 +1,10 @@
 package sandboxes
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,15 +67,51 @@ func sandboxTable(sandboxes []api.Sandbox, view session.TenantView) func(io.Writ
 // StatsCommand returns the stats command.
 func (g *Group) StatsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "stats SBX", Short: "Show the memory, disk and processor time that a sandbox uses", Args: cobra.ExactArgs(1), ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
+		SuggestFor: []string{"top"},
+		Use:        "stats [SBX]", Short: "Show the memory, disk and processor time of sandboxes", Args: cobra.MaximumNArgs(1),
+		Long: "Show the memory, disk and processor time that a sandbox uses, or all of them.", ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			if len(args) == 0 {
+				return g.allStats(ctx, c)
+			}
 			st, err := c.Sandboxes.Stats(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return g.Show(st, console.Table([]string{"STATE", "PRIVATE", "SHARED", "DISK", "CPU", "PROCESSES"}, [][]string{statsRow(st)}))
+			return g.Show(st, console.Table(statsHeadings, [][]string{statsRow(st)}))
 		}),
 	}
+}
+
+var statsHeadings = []string{"STATE", "PRIVATE", "SHARED", "DISK", "CPU", "PROCESSES"}
+
+// namedStats are the stats of one sandbox of several.
+type namedStats struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	*api.Stats
+}
+
+// allStats shows what all sandboxes use, those with the most memory first.
+func (g *Group) allStats(ctx context.Context, c *client.Client) error {
+	list, err := c.Sandboxes.List(ctx, api.ListFilter{})
+	if err != nil {
+		return err
+	}
+	all := []namedStats{}
+	for _, s := range list {
+		st, err := c.Sandboxes.Stats(ctx, s.ID)
+		if err != nil {
+			continue // it has ended, failed, or is in no state for it
+		}
+		all = append(all, namedStats{s.ID, s.Name, st})
+	}
+	slices.SortStableFunc(all, func(a, b namedStats) int { return cmp.Compare(b.Memory.PrivateMiB, a.Memory.PrivateMiB) })
+	var rows [][]string
+	for _, s := range all {
+		rows = append(rows, append([]string{s.ID, s.Name}, statsRow(s.Stats)...))
+	}
+	return g.Show(all, console.Table(append([]string{"ID", "NAME"}, statsHeadings...), rows))
 }
 
 // InspectCommand returns the inspect command.

@@ -20,7 +20,7 @@ func (g *Group) RmCommand() *cobra.Command {
 	var force bool
 	var sel selection
 	cmd := &cobra.Command{
-		SuggestFor: []string{"delete", "destroy", "remove", "stop", "terminate"},
+		SuggestFor: []string{"delete", "destroy", "remove", "terminate"},
 		Use:        "rm SBX|SNAP…", Short: "Destroy sandboxes or delete snapshots",
 		Long: `Destroy sandboxes or delete snapshots. If both have the name, the sandbox is destroyed. Sandboxes may run, and their children stay. With --force, names of nothing are no errors, nor is it that there are no names.
 
