@@ -85,7 +85,7 @@ func (s *Session) Connect(ctx context.Context) (*client.Client, error) {
 	}
 	s.client, s.sameVersion = c, h.Version == s.version
 	if cfg, err := s.remote.config(); h.Version != s.version && err == nil && cfg.Address == "" {
-		fmt.Fprintf(s.Err, "ramet: warning: the running daemon is version %s and this command is %s; 'kill %d' ends that daemon, and the next command starts a new one\n",
+		fmt.Fprintf(s.Err, "ramet: warning: the running daemon is version %s and this command is %s; 'ramet stop' ends that daemon (process %d), and the next command starts a new one\n",
 			h.Version, s.version, h.PID)
 	}
 	return c, nil
