@@ -26,7 +26,7 @@ func (l *Launcher) Adopt(ctx context.Context, key string, pid int, startTime uin
 	if !validKey(key) {
 		return nil, nil, nil, api.Errorf(api.CodeCorrupt, "%q is no sentry", key)
 	}
-	s := &Sentry{process: process{key: key, dir: l.cfg.Dir, logger: l.cfg.Log, pid: pid, done: make(chan struct{})}}
+	s := &Sentry{watches: l.watches, process: process{key: key, dir: l.cfg.Dir, logger: l.cfg.Log, pid: pid, done: make(chan struct{})}}
 	if l.cfg.Cgroups != nil {
 		if g, err := l.cfg.Cgroups.Open(key); err == nil {
 			s.group = g

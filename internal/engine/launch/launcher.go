@@ -17,6 +17,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/cgroup"
 	"ramet.dev/ramet/internal/engine/confinement"
+	"ramet.dev/ramet/internal/engine/memwatch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/observe/procfs"
 )
@@ -51,6 +52,7 @@ type Launcher struct {
 	noRoot   string // why there is no empty root, although there are namespaces; empty if there is
 	noUsers  string // why sentries have no users of their own; empty if they do
 	zygotes  zygotePool
+	watches  *memwatch.Group
 
 	helloTimeout time.Duration // helloTimeout but in tests
 	quitTimeout  time.Duration // adoptTimeout but in tests
@@ -64,7 +66,7 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if confinement.InGVisor() {
 		return nil, api.Errorf(api.CodeUnsupported, "this is gVisor's kernel, in which sandboxes cannot run: run ramet outside of it")
 	}
-	l := &Launcher{cfg: cfg, quitTimeout: adoptTimeout, helloTimeout: helloTimeout}
+	l := &Launcher{cfg: cfg, watches: memwatch.NewGroup(), quitTimeout: adoptTimeout, helloTimeout: helloTimeout}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make sentry directory: %w", err)
 	}
@@ -87,7 +89,10 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 }
 
 // Close ends the zygote. No sentry can be started any more; running sentries go on.
-func (l *Launcher) Close() { l.zygotes.close() }
+func (l *Launcher) Close() {
+	l.watches.Close()
+	l.zygotes.close()
+}
 
 // keepInherited makes sure that no descriptor that this process inherited reaches a
 // sentry. Descriptors that Go opens are closed on exec already.
@@ -162,7 +167,7 @@ func (l *Launcher) startOnce(ctx context.Context, of parent) (_ *Sentry, err err
 	if err != nil {
 		return nil, err
 	}
-	s := &Sentry{process: process{key: key, dir: l.cfg.Dir, logger: l.cfg.Log, done: make(chan struct{})}}
+	s := &Sentry{watches: l.watches, process: process{key: key, dir: l.cfg.Dir, logger: l.cfg.Log, done: make(chan struct{})}}
 	defer func() {
 		if err != nil {
 			s.Kill()

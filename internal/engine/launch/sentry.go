@@ -24,6 +24,7 @@ type Sentry struct {
 	lifeline *wire.Conn
 	hello    wire.Hello
 	decoded  bool
+	watches  *memwatch.Group
 
 	closeOnce sync.Once
 }
@@ -85,16 +86,14 @@ func PrivateBytes(s *Sentry) (int64, error) {
 // SetLimits applies limits to the sentry's control group. Where there is none, a limit of memory is watched, see
 // memwatch, and other limits are errors of CodeIsolation.
 func (s *Sentry) SetLimits(l cgroup.Limits) error {
-	watched := l.MemoryBytes
+	watched := int64(0)
 	if s.group == nil {
-		l.MemoryBytes = 0
-	} else {
-		watched = 0
+		watched, l.MemoryBytes = l.MemoryBytes, 0
 	}
 	if err := s.process.SetLimits(l); err != nil {
 		return err
 	}
-	s.watch.Set(watched, memwatch.Process{
+	s.watch.Set(s.watches, watched, memwatch.Process{
 		Done:  s.done,
 		Guest: func() int64 { return Allocated(s.Memory()) },
 		Rest:  func() int64 { n, _ := procfs.FamilyPrivate(s.PID()); return n }, // 0 when it has ended

@@ -1,6 +1,8 @@
 package memwatch
 
 import (
+	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,6 +14,25 @@ const (
 	// restEvery is how often the rest is read, in readings: that takes a millisecond.
 	restEvery = 30
 )
+
+// Group has the goroutines that watch processes.
+type Group struct {
+	closing context.CancelFunc
+	closed  <-chan struct{}
+	running sync.WaitGroup
+}
+
+// NewGroup returns a Group. Close ends its goroutines.
+func NewGroup() *Group {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Group{closing: cancel, closed: ctx.Done()}
+}
+
+// Close stops watching, and waits for all goroutines. The processes run on. No limit may be set any more.
+func (g *Group) Close() {
+	g.closing()
+	g.running.Wait()
+}
 
 // Process is a process that is watched.
 type Process struct {
@@ -30,19 +51,19 @@ type Watch struct {
 	exceeded atomic.Bool
 }
 
-// Set replaces the limit, in bytes; 0 is none. p is the process of all calls of one Watch. A goroutine reads its memory
-// until it has ended.
-func (w *Watch) Set(limit int64, p Process) {
+// Set replaces the limit, in bytes; 0 is none. p is the process of all calls of one Watch. A goroutine of g reads its
+// memory until it has ended or g is closed.
+func (w *Watch) Set(g *Group, limit int64, p Process) {
 	w.limit.Store(limit)
 	if limit > 0 && w.running.CompareAndSwap(false, true) {
-		go w.run(p)
+		g.running.Go(func() { w.run(p, g.closed) })
 	}
 }
 
 // Exceeded reports whether the process was killed because of the limit.
 func (w *Watch) Exceeded() bool { return w.exceeded.Load() }
 
-func (w *Watch) run(p Process) {
+func (w *Watch) run(p Process, closed <-chan struct{}) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	rest := int64(0)
@@ -56,6 +77,8 @@ func (w *Watch) run(p Process) {
 			return
 		}
 		select {
+		case <-closed:
+			return
 		case <-p.Done:
 			return
 		case <-tick.C:
