@@ -190,7 +190,16 @@ func (s *inside) serveAs(w http.ResponseWriter, r *http.Request, id string, port
 		}()
 	}
 	r = r.WithContext(ctx)
-	user, dir := s.worker(ctx, id)
+	sb, err := find(ctx, s.svc, id)
+	if err == nil && !answers(sb) {
+		err = api.NotFound("sandbox", outer(id))
+	}
+	if err != nil {
+		audit.Of(ctx).Failed(api.CodeOf(err))
+		envd.WriteError(w, err)
+		return
+	}
+	user, dir := worker(sb)
 	switch port {
 	case agentPort:
 		if r.URL.Path == envd.StreamInput {
@@ -311,12 +320,19 @@ func (s *inside) proxy(w http.ResponseWriter, r *http.Request, id string, port i
 	}).ServeHTTP(portproxy.Final(w), r)
 }
 
-// worker returns who works in a sandbox, and where, unless a request says otherwise.
-func (s *inside) worker(ctx context.Context, id string) (user, dir string) {
-	sb, err := find(ctx, s.svc, id)
-	if err != nil {
-		return "", "" // what the request asks for fails, too
+// answers reports whether requests reach a sandbox: one that is paused is as if it were not there, unless they wake it.
+func answers(sb *api.Sandbox) bool {
+	switch sb.State {
+	case api.StatePaused:
+		return false
+	case api.StateHibernated:
+		return sb.Lifecycle != nil && sb.Lifecycle.AutoWake
 	}
+	return true
+}
+
+// worker returns who works in a sandbox, and where, unless a request says otherwise.
+func worker(sb *api.Sandbox) (user, dir string) {
 	labels := sb.Labels()
 	user, dir = cmp.Or(labels[metaUser], sb.User), labels[metaDir]
 	if sb.Cwd != "/" && user == "" {

@@ -186,6 +186,8 @@ func TestServersInSandboxesSeeNoTokens(t *testing.T) {
 			return nil, err
 		}
 		return c.(service.PortConn), nil
+	}, ListFunc: func(context.Context, api.ListFilter) ([]api.Sandbox, error) {
+		return []api.Sandbox{{ID: boxID, Tenant: "acme", State: api.StateRunning}}, nil
 	}}
 	keys{"a": api.ScopeAdmin}.install(svc)
 	s := newServer(t, svc)

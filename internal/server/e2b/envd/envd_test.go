@@ -26,6 +26,7 @@ type fake struct {
 	removed int
 	chunks  []api.Chunk
 	exit    api.ExecResult
+	gone    error // of Attach, after the chunks
 	wrote   map[string]string
 }
 
@@ -40,7 +41,7 @@ func (f *fake) Attach(_ context.Context, _ string, _ int, _ api.AttachRequest, s
 			return nil, err
 		}
 	}
-	return &api.Position{Exit: &f.exit}, nil
+	return &api.Position{Exit: &f.exit}, f.gone
 }
 
 func (f *fake) Process(context.Context, string, int) (*api.Process, error) {
@@ -189,6 +190,26 @@ func TestLostOutput(t *testing.T) {
 	b, err := io.ReadAll(serve(t, f, r, Sandbox{}).Body)
 	if err != nil || !strings.Contains(string(b), "resource_exhausted") || strings.Contains(string(b), `"end"`) {
 		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// TestTheSandboxEndsMeanwhile: a stream breaks off, which clients know from an end, and an error of another kind is told.
+func TestTheSandboxEndsMeanwhile(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		breaks bool
+	}{{api.NotFound("sandbox", "x"), true}, {api.Errorf(api.CodeSandboxDied, "it was destroyed"), true}, {api.NotFound("process", "7"), false}} {
+		f := &fake{chunks: []api.Chunk{{Data: []byte("out")}}, gone: c.err}
+		r := httptest.NewRequest(http.MethodPost, "/process.Process/Start", bytes.NewReader(frame(`{"process":{"cmd":"x"}}`)))
+		r.Header.Set("Content-Type", "application/connect+json")
+		func() {
+			defer func() {
+				if v := recover(); (v == http.ErrAbortHandler) != c.breaks {
+					t.Errorf("%v: %v", c.err, v)
+				}
+			}()
+			serve(t, f, r, Sandbox{})
+		}()
 	}
 }
 

@@ -152,21 +152,37 @@ func stream[In, Out any](a *Agent, procedure string, handle func(context.Context
 		if err != nil {
 			audit.Of(ctx).Failed(api.CodeOf(err))
 		}
+		if s.begun() && Gone(err) {
+			BreakOff()
+		}
 		return rpcError(err)
 	}, options...)))
 }
 
 // sender sends messages of several goroutines on a stream.
 type sender[Out any] struct {
-	mu sync.Mutex
-	to *connect.ServerStream[Out]
+	mu   sync.Mutex
+	to   *connect.ServerStream[Out]
+	sent bool // a message; guarded by mu
 }
 
 func (s *sender[Out]) send(m *Out) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sent = true
 	return s.to.Send(m)
 }
+
+// begun reports whether the stream has a message.
+func (s *sender[Out]) begun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+
+// BreakOff ends an answer that has begun without its end, by closing the connection. That is how clients know that a
+// sandbox ended meanwhile: they ask for its health then, and say that it "was killed or reached its end of life".
+func BreakOff() { panic(http.ErrAbortHandler) }
 
 // Periods of keep-alive messages.
 const (

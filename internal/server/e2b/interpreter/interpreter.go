@@ -108,14 +108,23 @@ type execution struct {
 
 // lines writes the events of a cell, one on a line.
 type lines struct {
-	mu sync.Mutex
-	to *json.Encoder
-	rc *http.ResponseController
+	mu   sync.Mutex
+	to   *json.Encoder
+	rc   *http.ResponseController
+	sent bool // a line; guarded by mu
+}
+
+// begun reports whether there is a line.
+func (l *lines) begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent
 }
 
 func (l *lines) send(v map[string]any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sent = true
 	if err := l.to.Encode(v); err != nil {
 		return err
 	}
@@ -192,9 +201,10 @@ func (i *Interpreter) execute(w http.ResponseWriter, r request) {
 	}
 	res, err := i.svc.RunCode(r.Context(), r.sandbox, req, api.RunIO{Stdout: output{out, "stdout"}, Stderr: output{out, "stderr"}, Result: results})
 	if err != nil {
-		if last == nil {
-			envd.WriteError(w, err) // if output came before, it is a line too many, and the cell's end is missing
+		if out.begun() {
+			envd.BreakOff() // the cell's end is missing
 		}
+		envd.WriteError(w, err)
 		return
 	}
 	if last != nil {

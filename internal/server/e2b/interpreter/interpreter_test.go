@@ -86,6 +86,28 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestTheSandboxEndsMeanwhile: a cell that has written breaks off, and one that has not is answered with the error.
+func TestTheSandboxEndsMeanwhile(t *testing.T) {
+	for text, breaks := range map[string]bool{"": false, "printed": true} {
+		f := &fake{run: func(_ api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error) {
+			if text != "" {
+				_, _ = io.WriteString(streams.Stdout, text)
+			}
+			return nil, api.Errorf(api.CodeSandboxDied, "it was destroyed")
+		}}
+		func() {
+			defer func() {
+				if v := recover(); (v == http.ErrAbortHandler) != breaks {
+					t.Errorf("%q: %v", text, v)
+				}
+			}()
+			if code, body := post(f, "/execute", `{"code":"1"}`); code != http.StatusBadGateway {
+				t.Errorf("%d: %s", code, body)
+			}
+		}()
+	}
+}
+
 // TestEnvironments are texts in the code, whatever is in them.
 func TestEnvironments(t *testing.T) {
 	code, err := withEnv("python", map[string]string{"A": "\"'\\\n${x}"}, "x")

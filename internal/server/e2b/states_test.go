@@ -1,0 +1,47 @@
+package e2b
+
+import (
+	"context"
+	"testing"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/grant"
+	"ramet.dev/ramet/internal/server/rest/apitest"
+)
+
+// TestAPausedSandboxIsNotThere: what is in it answers as if there were none, unless requests wake it.
+func TestAPausedSandboxIsNotThere(t *testing.T) {
+	svc := &apitest.Service{}
+	all := keys{"a": api.ScopeAdmin}
+	all.install(svc)
+	session, err := svc.SessionOf(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		state api.State
+		wakes bool
+		there bool
+	}{
+		{api.StateRunning, false, true}, {api.StateHibernated, false, false}, {api.StatePaused, false, false}, {api.StatePaused, true, false},
+		{api.StateHibernated, true, true}, {"", false, false},
+	} {
+		svc.ListFunc = func(context.Context, api.ListFilter) ([]api.Sandbox, error) {
+			if c.state == "" {
+				return nil, nil
+			}
+			return []api.Sandbox{{ID: boxID, Tenant: "acme", State: c.state, Lifecycle: &api.Lifecycle{AutoWake: c.wakes}}}, nil
+		}
+		s := newServer(t, svc)
+		token := s.grants.Token(session, grant.Access, boxID)
+		for _, r := range [][3]string{
+			{"GET", "/envs", "49983"}, {"GET", "/health", "49983"}, {"POST", "/filesystem.Filesystem/Stat", "49983"}, {"GET", "/health", "49999"},
+			{"POST", "/execute", "49999"}, {"GET", "/", "8000"},
+		} {
+			got := admitted(s, r[0], r[1], "E2b-Sandbox-Id: "+outer(boxID), "E2b-Sandbox-Port: "+r[2], "X-Access-Token: "+token)
+			if (got == 502) == c.there {
+				t.Errorf("%s %s at port %s of a sandbox that is %q: %d", r[0], r[1], r[2], c.state, got)
+			}
+		}
+	}
+}
