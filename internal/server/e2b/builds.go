@@ -151,7 +151,7 @@ func (b *builders) alias(w http.ResponseWriter, r *http.Request) error {
 	if _, ours := recipes[name]; !ours {
 		if _, err := b.svc.GetSnapshot(r.Context(), name); err != nil {
 			if _, err := b.svc.GetImage(r.Context(), name); err != nil {
-				return err
+				return unknown("template", alias, err)
 			}
 		}
 	}

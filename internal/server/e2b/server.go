@@ -124,6 +124,10 @@ func (s *Server) routeFor(need api.Scope, pattern, action string, handle func(ht
 	s.routes = append(s.routes, pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		session, err := sessionOf(s.svc, r, need)
+		if name := r.PathValue("id"); err == nil && strings.Contains(pattern, "/sandboxes/{id}") && !api.IsID(api.KindSandbox, inner(name)) {
+			writeError(w, api.NotFound("sandbox", name))
+			return
+		}
 		if err == nil {
 			var end context.CancelFunc
 			r, end = front.During(r, session)
@@ -213,6 +217,14 @@ func writeError(w http.ResponseWriter, err error) {
 		return
 	}
 	envd.WriteError(w, err)
+}
+
+// unknown returns the error of a name in a path: one that nothing can have is that of nothing.
+func unknown(what, name string, err error) error {
+	if api.CodeOf(err) == api.CodeInvalid {
+		return api.NotFound(what, name)
+	}
+	return err
 }
 
 // read reads a request, whose body may be empty.

@@ -2,9 +2,11 @@ package e2b
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/e2b/grant"
 	"ramet.dev/ramet/internal/server/rest/apitest"
 )
@@ -41,6 +43,33 @@ func TestAPausedSandboxIsNotThere(t *testing.T) {
 			got := admitted(s, r[0], r[1], "E2b-Sandbox-Id: "+outer(boxID), "E2b-Sandbox-Port: "+r[2], "X-Access-Token: "+token)
 			if (got == 502) == c.there {
 				t.Errorf("%s %s at port %s of a sandbox that is %q: %d", r[0], r[1], r[2], c.state, got)
+			}
+		}
+	}
+}
+
+// TestUnknownIDs are 404, whatever their form is.
+func TestUnknownIDs(t *testing.T) {
+	svc := &apitest.Service{}
+	svc.DeleteSnapshotFunc = func(_ context.Context, ref string, _ api.SnapshotDeletion) error {
+		if err := api.ValidRef(api.KindSnapshot, "snapshot", ref); err != nil {
+			return err
+		}
+		return api.NotFound("snapshot", ref)
+	}
+	svc.SnapshotsFunc = func(context.Context) ([]api.Snapshot, error) { return nil, nil }
+	keys{"a": api.ScopeAdmin}.install(svc)
+	s := newServer(t, svc)
+	own, _ := s.Routes()
+	for _, route := range own {
+		method, pattern, _ := strings.Cut(route, " ")
+		if !strings.Contains(pattern, "/sandboxes/{id}") && route != "DELETE /templates/{id}" {
+			continue
+		}
+		for _, id := range []string{"nonexistingsandbox", "UPPER", "a..b", "-a", "sbx_x", strings.Repeat("x", 300), "%C3%BC"} {
+			w := ask(s, method, strings.ReplaceAll(pattern, "{id}", id), "{}", "X-API-KEY: "+httpwire.SecretPrefix+"a")
+			if w.Code != 404 {
+				t.Errorf("%s of %.20s: %d %s", route, id, w.Code, w.Body)
 			}
 		}
 	}

@@ -241,7 +241,7 @@ func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(states) == 0 { // it is a tag or an id
-		err = s.svc.DeleteSnapshot(r.Context(), plain(name), api.SnapshotDeletion{Flatten: true})
+		err = unknown("template", name, s.svc.DeleteSnapshot(r.Context(), plain(name), api.SnapshotDeletion{Flatten: true}))
 	}
 	if err != nil {
 		return err

@@ -194,14 +194,14 @@ func isSigned(q url.Values, operation, token string) bool {
 	return subtle.ConstantTimeCompare([]byte(want), []byte(q.Get("signature"))) == 1
 }
 
-// expired returns an error if a signature has ended.
+// expired returns an error if a signature has ended, in the words that clients know.
 func expired(q url.Values, now time.Time) error {
 	text := q.Get("signature_expiration")
 	if text == "" {
 		return nil
 	}
 	if at, err := strconv.ParseInt(text, 10, 64); err != nil || now.Unix() > at {
-		return api.Errorf(api.CodeUnknownUser, "the signature has expired")
+		return api.Errorf(api.CodeUnknownUser, "signature is already expired")
 	}
 	return nil
 }
