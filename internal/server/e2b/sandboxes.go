@@ -216,10 +216,10 @@ func endOf(sb *api.Sandbox) time.Time {
 	return sb.CreatedAt.AddDate(10, 0, 0)
 }
 
-func describe(sb *api.Sandbox) described {
+func (s *Server) describe(sb *api.Sandbox) described {
 	d := described{
 		TemplateID: templateOf(sb), Alias: templateOf(sb), SandboxID: outer(sb.ID), ClientID: "ramet", StartedAt: sb.CreatedAt, EndAt: endOf(sb),
-		CPUCount: int(math.Ceil(sb.Limits.CPUs)), MemoryMB: sb.Limits.MemoryMiB, DiskSizeMB: sb.Limits.DiskMiB,
+		CPUCount: int(math.Ceil(sb.Limits.CPUs)), MemoryMB: cmp.Or(sb.Limits.MemoryMiB, s.machine.memory), DiskSizeMB: cmp.Or(sb.Limits.DiskMiB, s.machine.disk),
 		State: states[sb.State], EnvdVersion: envdVersion, Metadata: map[string]string{},
 	}
 	for _, m := range sb.Volumes {
@@ -244,7 +244,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	if states[sb.State] == "" {
 		return api.NotFound("sandbox", outer(sb.ID))
 	}
-	d := describe(sb)
+	d := s.describe(sb)
 	d.AccessToken, d.Domain = s.grants.Token(front.SessionOf(r.Context()), grant.Access, sb.ID), s.domain
 	d.Lifecycle = &lifecycle{OnTimeout: "kill", AutoResume: sb.Lifecycle != nil && sb.Lifecycle.AutoWake}
 	if sb.Labels()[metaAutoPause] == "true" {
@@ -305,7 +305,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := []described{}
 	for _, sb := range shown {
-		out = append(out, describe(sb))
+		out = append(out, s.describe(sb))
 	}
 	return reply(w, http.StatusOK, out)
 }
@@ -324,8 +324,11 @@ func limitOf(q url.Values) (int, error) {
 }
 
 // place orders sandboxes by their age.
-func place(sb *api.Sandbox) string {
-	return sb.CreatedAt.UTC().Format("2006-01-02T15:04:05.000000000Z") + sb.ID
+func place(sb *api.Sandbox) string { return age(sb.CreatedAt, sb.ID) }
+
+// age is a text that orders things by when they were made.
+func age(created time.Time, id string) string {
+	return created.UTC().Format("2006-01-02T15:04:05.000000000Z") + id
 }
 
 // wanted returns the sandboxes that a query selects.
@@ -393,51 +396,6 @@ func (s *Server) fork(w http.ResponseWriter, r *http.Request) error {
 		out = append(out, map[string]any{"sandbox": s.access(r, c.Sandbox)})
 	}
 	return reply(w, http.StatusCreated, out)
-}
-
-// sampleTime is how long the use of the processors is measured.
-const sampleTime = 100 * time.Millisecond
-
-func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
-	sb, err := find(r.Context(), s.svc, inner(r.PathValue("id")))
-	if err != nil {
-		return err
-	}
-	if sb.State != api.StateRunning {
-		return reply(w, http.StatusOK, []any{})
-	}
-	before, err := s.svc.Stats(r.Context(), sb.ID)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := sleep(r.Context(), sampleTime); err != nil {
-		return err
-	}
-	now, err := s.svc.Stats(r.Context(), sb.ID)
-	if err != nil {
-		return err
-	}
-	d := describe(sb)
-	at := time.Now().UTC()
-	const mib = 1 << 20
-	return reply(w, http.StatusOK, []map[string]any{{
-		"timestamp": at, "timestampUnix": at.Unix(), "cpuCount": d.CPUCount,
-		"cpuUsedPct": 100 * (now.CPUSeconds - before.CPUSeconds) / time.Since(began).Seconds() / float64(d.CPUCount),
-		"memUsed":    int64((now.Memory.PrivateMiB + now.Memory.SharedMiB) * mib), "memTotal": d.MemoryMB * mib, "memCache": 0,
-		"diskUsed": int64(now.Disk.UsedMiB * mib), "diskTotal": d.DiskSizeMB * mib,
-	}})
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // maxLogs bounds the lines of an answer.

@@ -47,6 +47,7 @@ type Server struct {
 	svc       service.Service
 	grants    *grant.Grants
 	domain    string
+	machine   machine
 	mux       *http.ServeMux
 	routes    []string // of mux
 	inside    *inside
@@ -65,6 +66,11 @@ func New(cfg Config) (*Server, error) {
 	}
 	var err error
 	if s.builds, err = build.New(cfg.Service, s.templates.base, cfg.Dir, cfg.Logger); err != nil {
+		s.inside.agent.Close()
+		return nil, err
+	}
+	if s.machine, err = measure(cfg.Dir); err != nil {
+		s.builds.Close()
 		s.inside.agent.Close()
 		return nil, err
 	}

@@ -2,7 +2,9 @@ package e2b
 
 import (
 	"cmp"
+	"encoding/base64"
 	"net/http"
+	"slices"
 	"strings"
 
 	"ramet.dev/ramet/api"
@@ -62,19 +64,36 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, http.StatusCreated, describeSnapshot(sn))
 }
 
-// snapshots lists the snapshots that clients have made: those of templates are not among them.
+// snapshots returns a page of the snapshots that clients have made, the newest first: those of templates are not among
+// them.
 func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) error {
 	all, err := s.svc.Snapshots(r.Context())
 	if err != nil {
 		return err
 	}
 	out := []snapshotInfo{}
-	of := r.URL.Query().Get("sandboxID")
+	q := r.URL.Query()
+	limit, err := limitOf(q)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b api.Snapshot) int { return strings.Compare(age(b.CreatedAt, b.ID), age(a.CreatedAt, a.ID)) })
+	after, err := base64.RawURLEncoding.DecodeString(q.Get("nextToken"))
+	if err != nil {
+		return api.Invalid("nextToken", "it is not one of this server")
+	}
+	of, name, last := q.Get("sandboxID"), q.Get("name"), ""
 	for i := range all {
-		if of != "" && all[i].Sandbox != inner(of) || all[i].Template != "" {
+		sn := &all[i]
+		at := age(sn.CreatedAt, sn.ID)
+		if len(after) > 0 && at >= string(after) || of != "" && sn.Sandbox != inner(of) || name != "" && sn.Name != plain(name) && sn.ID != name || sn.Template != "" {
 			continue
 		}
-		out = append(out, describeSnapshot(&all[i]))
+		if len(out) == limit {
+			w.Header().Set("x-next-token", base64.RawURLEncoding.EncodeToString([]byte(last)))
+			break
+		}
+		out, last = append(out, describeSnapshot(sn)), at
 	}
 	return reply(w, http.StatusOK, out)
 }
