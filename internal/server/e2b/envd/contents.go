@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
 	"ramet.dev/ramet/api"
@@ -110,6 +111,9 @@ func (c *contents) write(w http.ResponseWriter, r *http.Request) {
 	put := func(p string, from io.Reader) error {
 		if p == "" {
 			return api.Invalid("path", "it is missing")
+		}
+		if at := s.absolute(p); slices.ContainsFunc(all, func(w written) bool { return w.Path == at }) {
+			return api.Invalid("body", "two files of the form go to %q: the first one was written", at)
 		}
 		f, err := c.svc.WriteFile(r.Context(), s.ID, api.WriteRequest{FileRef: s.ref(p), Parents: true}, from)
 		if err == nil {

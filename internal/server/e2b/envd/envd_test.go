@@ -231,6 +231,7 @@ func TestErrors(t *testing.T) {
 
 // TestWrite writes the files of a form with their paths, and a body as one file.
 func TestWrite(t *testing.T) {
+	const nameless = "--b\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\nno\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ntext\r\n--b--\r\n"
 	const form = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a/b.txt\"\r\n\r\none\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"/c\"\r\n\r\ntwo\r\n--b--\r\n"
 	for _, c := range []struct {
 		query, media, body string
@@ -240,6 +241,9 @@ func TestWrite(t *testing.T) {
 		{"", "multipart/form-data; boundary=b", form, map[string]string{"/home/user/a/b.txt": "user:one", "/c": "user:two"}, 200},
 		{"?path=x&username=root", "application/octet-stream", "bytes", map[string]string{"/root/x": "root:bytes"}, 200},
 		{"", "application/octet-stream", "bytes", map[string]string{}, 400},
+		{"?path=x", "multipart/form-data; boundary=b", nameless, map[string]string{"/home/user/x": "user:text"}, 200},
+		{"", "multipart/form-data; boundary=b", nameless, map[string]string{}, 400},
+		{"?path=x", "multipart/form-data; boundary=b", form, map[string]string{"/home/user/x": "user:one"}, 400},
 		{"", "multipart/form-data", form, map[string]string{}, 400},
 		{"", "multipart/form-data; boundary=b", form[:60], map[string]string{}, 400},
 	} {

@@ -8,7 +8,8 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// eachPart calls f with the files of a form, whose parts are read once.
+// eachPart calls f with the files of a form, whose parts are read once. The part of a text that is sent as "file" has no
+// name: the request names the file.
 func eachPart(body io.Reader, boundary string, f func(name string, from io.Reader) error) error {
 	if boundary == "" {
 		return api.Invalid("Content-Type", "the form has no boundary")
@@ -23,7 +24,7 @@ func eachPart(body io.Reader, boundary string, f func(name string, from io.Reade
 			return api.Invalid("body", "it is not a form: %v", err)
 		}
 		name := fileName(part.Header.Get("Content-Disposition"))
-		if name == "" {
+		if name == "" && part.FormName() != "file" {
 			continue // another field
 		}
 		if err := f(name, part); err != nil {
