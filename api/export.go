@@ -21,4 +21,17 @@ type CommitRequest struct {
 	Name    string `json:"name" doc:"name to give the image"`
 	Message string `json:"message,omitempty" maxLength:"1000" doc:"description of the image, for people"`
 	Replace bool   `json:"replace,omitempty" doc:"take the name from the image that has it; without replace, a taken name is a conflict"`
+	// Config is nil for the configuration of the image that the sandbox was made of.
+	Config *ImageConfig `json:"config,omitempty" doc:"configuration of the image; if absent, that of the image of the sandbox"`
+}
+
+// Valid returns a CodeInvalid error unless r has the form of a request.
+func (r *CommitRequest) Valid() error {
+	if err := ValidImageRef("name", r.Name); err != nil {
+		return err
+	}
+	if r.Config == nil {
+		return nil
+	}
+	return r.Config.Valid("config")
 }

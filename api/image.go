@@ -14,11 +14,7 @@ type Image struct {
 	SizeBytes int64               `json:"size_bytes" doc:"size of the file"`
 	CreatedAt time.Time           `json:"created_at" doc:"when it was made"`
 	Source    string              `json:"source,omitempty" doc:"its origin"`
-	Env       []string            `json:"env,omitempty" doc:"environment of commands, as NAME=VALUE"`
-	Cmd       []string            `json:"cmd,omitempty" doc:"default arguments"`
-	Entry     []string            `json:"entrypoint,omitempty" doc:"default program"`
-	Cwd       string              `json:"working_dir,omitempty" doc:"directory in which commands start"`
-	User      string              `json:"user,omitempty" doc:"user that commands run as"`
+	ImageConfig
 }
 
 // Pruned reports the unused things that were removed.
@@ -48,7 +44,7 @@ type ImageRequest struct {
 
 // ImageBuild has the distribution and the packages of an image.
 type ImageBuild struct {
-	From    string   `json:"from" doc:"debian"`
+	From    string   `json:"from" doc:"debian, or scratch for an image without files"`
 	Suite   string   `json:"suite,omitempty" doc:"the host's own if absent"`
 	Include []string `json:"include,omitempty" doc:"packages"`
 }

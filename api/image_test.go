@@ -32,3 +32,16 @@ func TestEventKindsAreNamed(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+func TestCommitRequestIsChecked(t *testing.T) {
+	for field, config := range map[string]*ImageConfig{
+		"": {Env: []string{"A=", "B=x"}, Cwd: "/srv", Labels: map[string]string{"a": "b"}}, "config.env": {Env: []string{"=x"}},
+		"config.working_dir": {Cwd: "srv"}, "config": {Cmd: []string{"a\x00b"}},
+	} {
+		req := CommitRequest{Name: "n", Config: config}
+		wantField(t, field, field, req.Valid())
+	}
+	large := CommitRequest{Name: "n", Config: &ImageConfig{Labels: map[string]string{"a": strings.Repeat("x", maxImageConfig)}}}
+	wantField(t, "a large label", "config", large.Valid())
+	wantField(t, "no name", "name", (&CommitRequest{}).Valid())
+}

@@ -234,7 +234,10 @@ var arrows = []struct {
 	{"internal/cli/processes", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "internal/httpwire", "internal/peer", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli/files", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli/compare", []string{"client", "internal/cli/console", "internal/cli/session", "internal/cli/values", "api"}, "commands: what they can do, REST can do"},
-	{"internal/cli/images", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "api"}, "commands: what they can do, REST can do"},
+	{"internal/build/dockerfile", []string{"api"}, "a text and a plan; how a step is carried out, and where files are, is not its business"},
+	{"internal/build/contextdir", []string{"api"}, "files of a directory that is not trusted; where they go is not its business"},
+	{"internal/build", []string{"api", "client", "internal/build/contextdir", "internal/build/dockerfile"}, "it builds with what any user of the client has"},
+	{"internal/cli/images", []string{"client", "internal/build", "internal/build/contextdir", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli/service", []string{"client", "internal/cli/console", "internal/cli/describe", "internal/cli/session", "internal/cli/values", "internal/httpwire", "api"}, "commands: what they can do, REST can do"},
 	{"internal/cli", []string{
 		"client", "internal/cli/compare", "internal/cli/console", "internal/cli/explore", "internal/cli/files", "internal/cli/images", "internal/cli/lineage", "internal/cli/network", "internal/cli/processes", "internal/cli/run", "internal/cli/sandboxes",

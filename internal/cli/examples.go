@@ -144,7 +144,9 @@ ramet bisect base -c 'cd /srv && make test' --timeout 1m`,
 		"image": `ramet image build python --include python3,python3-numpy
 ramet image ls`,
 		"image build": `ramet image build python --include python3,python3-numpy
-ramet image build web --suite bookworm --include nodejs --include npm`,
+ramet image build web --suite bookworm --include nodejs --include npm
+ramet image build -t app .
+ramet image build -f app/Dockerfile --build-arg VERSION=2 app:2 app`,
 		"image import": `ramet image import mine ./rootfs
 ramet image import app.tar --select app:2`,
 		"image pull": `ramet image pull docker.io/library/python:3.13 --name python`,

@@ -81,7 +81,7 @@ func fakeService() *apitest.Service {
 	snap := &api.Snapshot{
 		ID: snapID, Name: "clean", State: api.SnapshotReady, Sandbox: baseID, Image: imgID, CreatedAt: created, OnDisk: true, SizeBytes: 3 << 20, Engine: "1",
 	}
-	img := &api.Image{ID: imgID, Names: []string{"python", "python:3"}, Digest: "sha256:00", SizeBytes: 97 << 20, CreatedAt: created, Source: "debian", Cmd: []string{"python3"}}
+	img := &api.Image{ID: imgID, Names: []string{"python", "python:3"}, Digest: "sha256:00", SizeBytes: 97 << 20, CreatedAt: created, Source: "debian", ImageConfig: api.ImageConfig{Cmd: []string{"python3"}}}
 	secrets := fakeSecrets()
 	return &apitest.Service{
 		Files:      apitest.NewMemFiles(),

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"path"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -54,11 +53,7 @@ func newContainerImage(config *v1.ConfigFile, layers []containerLayer, source st
 
 // container applies the layers of img, the lowest first.
 func (b *builder) container(phase string, img *containerImage) error {
-	c := img.config.Config
-	b.config = Config{Env: c.Env, Cmd: c.Cmd, Entrypoint: c.Entrypoint, WorkingDir: c.WorkingDir, User: c.User}
-	if c.WorkingDir != "" {
-		b.config.WorkingDir = path.Join("/", c.WorkingDir)
-	}
+	b.config = configOf(&img.config.Config)
 	if b.source == "" {
 		b.source = img.source
 	}

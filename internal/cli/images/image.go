@@ -29,24 +29,6 @@ func (g *Group) ImageCommand() *cobra.Command {
 	return cmd
 }
 
-func (g *Group) imageBuild() *cobra.Command {
-	build := &api.ImageBuild{}
-	var quiet bool
-	cmd := &cobra.Command{
-		Use: "build NAME", Short: "Make an image of packages of a distribution",
-		Long: "Make an image of packages of a distribution, from the mirrors that this machine uses. Packages are verified, and their scripts run in a sandbox.", Args: cobra.ExactArgs(1),
-		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
-			return g.makeImage(ctx, c, api.ImageRequest{Name: args[0], Build: build}, quiet)
-		}),
-	}
-	f := cmd.Flags()
-	f.StringVar(&build.From, "from", "debian", "distribution")
-	f.StringVar(&build.Suite, "suite", "", "release of the distribution (default that of this machine)")
-	f.StringSliceVar(&build.Include, "include", nil, "package to install; may be repeated")
-	values.QuietVar(f, &quiet)
-	return cmd
-}
-
 func (g *Group) imageImport() *cobra.Command {
 	var name, choice string
 	var quiet bool
@@ -194,10 +176,19 @@ func (g *Group) imageInspect() *cobra.Command {
 }
 
 func imagePairs(i *api.Image) func(io.Writer) error {
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(i.Labels)) {
+		labels = append(labels, name+"="+i.Labels[name])
+	}
+	health := ""
+	if i.Healthcheck != nil {
+		health = strings.Join(i.Healthcheck.Test, " ")
+	}
 	return console.Pairs(
 		"id", i.ID, "names", strings.Join(i.Names, " "), "digest", i.Digest, "size", console.ByteSize(i.SizeBytes), "created", i.CreatedAt.Format(time.RFC3339),
 		"source", i.Source, "env", strings.Join(i.Env, " "), "entrypoint", strings.Join(i.Entry, " "), "cmd", strings.Join(i.Cmd, " "),
-		"cwd", i.Cwd, "user", i.User,
+		"cwd", i.Cwd, "user", i.User, "labels", strings.Join(labels, " "), "ports", strings.Join(i.Ports, " "),
+		"volume paths", strings.Join(i.VolumePaths, " "), "stop signal", i.StopSignal, "healthcheck", health,
 	)
 }
 

@@ -18,13 +18,19 @@ import (
 // must not read them.
 const formatVersion = 1
 
-// Config has the environment, command and user of an image.
+// Config is the configuration of an image. Its encoding decides the UUID of the image: a new field is left out of
+// it while it is empty.
 type Config struct {
-	Env        []string `json:"env,omitempty"`
-	Cmd        []string `json:"cmd,omitempty"`
-	Entrypoint []string `json:"entrypoint,omitempty"`
-	WorkingDir string   `json:"working_dir,omitempty"`
-	User       string   `json:"user,omitempty"`
+	Env         []string          `json:"env,omitempty"`
+	Cmd         []string          `json:"cmd,omitempty"`
+	Entrypoint  []string          `json:"entrypoint,omitempty"`
+	WorkingDir  string            `json:"working_dir,omitempty"`
+	User        string            `json:"user,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Ports       []string          `json:"exposed_ports,omitempty"`
+	VolumePaths []string          `json:"volume_paths,omitempty"`
+	StopSignal  string            `json:"stop_signal,omitempty"`
+	Healthcheck *api.Healthcheck  `json:"healthcheck,omitempty"`
 }
 
 // UUID derives the UUID of an image's superblock.

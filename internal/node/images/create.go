@@ -1,6 +1,8 @@
 package images
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +72,12 @@ func (c *Catalog) make(ctx context.Context, req api.ImageRequest, progress func(
 // build makes an image of a distribution's packages: it unpacks them, runs
 // their maintainer scripts in a sandbox and packs what came out.
 func (c *Catalog) build(ctx context.Context, req *api.ImageBuild, opt image.Options) (api.Image, error) {
-	if req.From != "debian" {
-		return api.Image{}, api.Invalid("build.from", "%q is not known: debian is", req.From)
+	switch req.From {
+	case "debian":
+	case "scratch":
+		return c.scratch(ctx, opt)
+	default:
+		return api.Image{}, api.Invalid("build.from", "%q is not known: debian and scratch are", req.From)
 	}
 	defer c.beginBuild()()
 	unpacked, err := c.unpackDebian(ctx, req, opt.Progress)
@@ -98,6 +104,27 @@ func (c *Catalog) build(ctx context.Context, req *api.ImageBuild, opt image.Opti
 		return api.Image{}, fmt.Errorf("build image: %w", err)
 	}
 	return img, nil
+}
+
+// scratch makes an image without files. It has the directories that a sandbox needs.
+func (c *Catalog) scratch(ctx context.Context, opt image.Options) (api.Image, error) {
+	images, err := c.visible(ctx)
+	if err != nil {
+		return api.Image{}, err
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, dir := range []tar.Header{{Name: "dev/", Mode: 0o755}, {Name: "etc/", Mode: 0o755}, {Name: "proc/", Mode: 0o755}, {Name: "sys/", Mode: 0o755}, {Name: "tmp/", Mode: 0o1777}} {
+		dir.Typeflag = tar.TypeDir
+		if err := w.WriteHeader(&dir); err != nil {
+			return api.Image{}, fmt.Errorf("build image: %w", err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return api.Image{}, fmt.Errorf("build image: %w", err)
+	}
+	opt.Source = "scratch"
+	return images.ImportTar(ctx, &archive, opt)
 }
 
 // describeBuild says for people what an image is made of.

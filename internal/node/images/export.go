@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,9 @@ func (c *Catalog) Export(ctx context.Context, ref string, req api.ExportRequest,
 func (c *Catalog) Commit(ctx context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (_ *api.Image, err error) {
 	ctx, ended := c.cfg.Observe(ctx, "commit")
 	defer ended(&err)
+	if err := req.Valid(); err != nil {
+		return nil, err
+	}
 	name, err := image.ParseName("name", req.Name)
 	if err != nil {
 		return nil, err
@@ -69,7 +73,7 @@ func (c *Catalog) Commit(ctx context.Context, ref string, req api.CommitRequest,
 	if req.Message != "" {
 		source += ": " + req.Message
 	}
-	config := image.Config{Env: p.image.Env, Cmd: p.image.Cmd, Entrypoint: p.image.Entry, WorkingDir: p.image.Cwd, User: p.image.User}
+	config := image.ConfigOf(cmp.Or(req.Config, &p.image.ImageConfig))
 	if err := access.From(ctx).MayMakeTree("images"); err != nil {
 		return nil, err
 	}
@@ -82,7 +86,7 @@ func (c *Catalog) Commit(ctx context.Context, ref string, req api.CommitRequest,
 			return nil, fmt.Errorf("commit: %w", err)
 		}
 	}
-	img, err := images.Make(ctx, image.Options{Name: name, KeepName: !req.Replace, Source: source, Config: &config, Progress: progress}, func(d *image.Draft) error {
+	img, err := images.Make(ctx, image.Options{Name: name, KeepName: !req.Replace, Source: source, Config: config, Progress: progress}, func(d *image.Draft) error {
 		return packError(p.src.Fill(ctx, d))
 	})
 	if err != nil {
@@ -146,10 +150,35 @@ func (p *packing) archive(zipped bool) pack.Archive {
 	}
 	return pack.Archive{
 		Name: p.title, Tag: "latest", Gzip: zipped,
-		Config:  pack.Config{Env: p.image.Env, Cmd: p.image.Cmd, Entrypoint: p.image.Entry, WorkingDir: p.image.Cwd, User: p.image.User},
+		Config:  containerConfig(&p.image.ImageConfig),
 		Base:    pack.Step{Created: p.image.CreatedAt, CreatedBy: "ramet image " + base, Comment: p.image.Source},
 		Changes: pack.Step{Created: p.At.UTC().Truncate(time.Second), CreatedBy: "ramet export " + p.title},
 	}
+}
+
+// containerConfig returns a configuration as containers have it.
+func containerConfig(c *api.ImageConfig) pack.Config {
+	config := pack.Config{
+		Env: c.Env, Cmd: c.Cmd, Entrypoint: c.Entry, WorkingDir: c.Cwd, User: c.User,
+		Labels: c.Labels, ExposedPorts: setOf(c.Ports), Volumes: setOf(c.VolumePaths), StopSignal: c.StopSignal,
+	}
+	if h := c.Healthcheck; h != nil {
+		ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+		config.Healthcheck = &pack.HealthConfig{Test: h.Test, Interval: ms(h.IntervalMS), Timeout: ms(h.TimeoutMS), StartPeriod: ms(h.StartPeriodMS), Retries: h.Retries}
+	}
+	return config
+}
+
+// setOf returns the set of some texts, or nil if there are none.
+func setOf(texts []string) map[string]struct{} {
+	if len(texts) == 0 {
+		return nil
+	}
+	set := map[string]struct{}{}
+	for _, text := range texts {
+		set[text] = struct{}{}
+	}
+	return set
 }
 
 // packError gives errors of packing a code.

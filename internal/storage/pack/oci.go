@@ -20,6 +20,9 @@ import (
 // Config has the command, environment and user of containers of the image.
 type Config = v1.Config
 
+// HealthConfig has the command by which containers are found healthy.
+type HealthConfig = v1.HealthConfig
+
 // Step describes for people how a layer was made.
 type Step struct {
 	Created            time.Time

@@ -40,6 +40,7 @@ __all__ = [
     "FileInfo",
     "ForkResult",
     "Health",
+    "Healthcheck",
     "HeldRequest",
     "HookResult",
     "Identity",
@@ -1364,6 +1365,23 @@ class HeldRequest(Model):
     _times = ("changed_at", "created_at",)
 
 
+class Healthcheck(Model):
+    """The type Healthcheck of the REST interface."""
+
+    interval_ms: Optional[int] = None
+    """Time between checks."""
+    retries: Optional[int] = None
+    """Failures in a row that make it unhealthy."""
+    start_period_ms: Optional[int] = None
+    """Time in which failures do not count."""
+    test: List[str]
+    """NONE, or CMD with arguments, or CMD-SHELL with a text."""
+    timeout_ms: Optional[int] = None
+    """Time after which a check has failed."""
+
+    _lists = ("test",)
+
+
 class Image(Model):
     """The type Image of the REST interface."""
 
@@ -1377,24 +1395,35 @@ class Image(Model):
     """Default program."""
     env: List[str]
     """Environment of commands, as NAME=VALUE."""
+    exposed_ports: List[str]
+    """Ports that its program listens at, as 80/tcp; for information only."""
+    healthcheck: Optional[Healthcheck] = None
+    """Command that tells whether its program works; for information only."""
     id: str
     """Id of the image."""
+    labels: Dict[str, str]
+    """Labels of the image."""
     names: List[str]
     """Its names."""
     size_bytes: int
     """Size of the file."""
     source: Optional[str] = None
     """Its origin."""
+    stop_signal: Optional[str] = None
+    """Signal that ends its program; for information only."""
     tenants: Dict[str, List[str]]
     """The names that other tenants have for it, in a list of all tenants' images."""
     user: Optional[str] = None
     """User that commands run as."""
+    volume_paths: List[str]
+    """Directories for data that outlives a container; for information only."""
     working_dir: Optional[str] = None
     """Directory in which commands start."""
 
+    _nested: ClassVar[Any] = {"healthcheck": ("one", Healthcheck)}
     _times = ("created_at",)
-    _lists = ("cmd", "entrypoint", "env", "names",)
-    _maps = ("tenants",)
+    _lists = ("cmd", "entrypoint", "env", "exposed_ports", "names", "volume_paths",)
+    _maps = ("labels", "tenants",)
 
 
 class PortInfo(Model):

@@ -60,7 +60,7 @@ func (h *exports) routeExports(r *route.Router) {
 		op = route.Operation(http.MethodPost, "/v1/"+on.kind+"/{id}/commit", "commit-"+on.id, tag, "Make an image of the files of a "+on.doc,
 			route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusNoStorage)
 		route.RegisterStream(r, route.WithStatus(op, http.StatusCreated), imageResponses(r),
-			func(in *commitInput) error { return cmp.Or(on.valid(in.ID), api.ValidImageRef("name", in.Body.Name)) },
+			func(in *commitInput) error { return cmp.Or(on.valid(in.ID), in.Body.Valid()) },
 			func(w http.ResponseWriter, r *http.Request, in *commitInput) { h.commit(w, r, in, on.resolve) })
 	}
 }

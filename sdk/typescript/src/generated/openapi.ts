@@ -366,6 +366,8 @@ export interface components {
          */
         Code: "canceled" | "command_not_found" | "conflict" | "corrupt" | "forbidden" | "hostile_archive" | "internal" | "invalid_argument" | "isolation_refused" | "limit_exceeded" | "name_taken" | "not_executable" | "not_found" | "out_of_disk" | "out_of_memory" | "permission_denied" | "precondition_failed" | "sandbox_died" | "timeout" | "unauthenticated" | "unavailable" | "unsupported" | "wrong_state";
         CommitRequest: {
+            /** @description configuration of the image; if absent, that of the image of the sandbox */
+            config?: components["schemas"]["ImageConfig"];
             /** @description description of the image, for people */
             message?: string;
             /** @description name to give the image */
@@ -1264,6 +1266,30 @@ export interface components {
             /** @description version of the daemon */
             version: string;
         };
+        Healthcheck: {
+            /**
+             * Format: int64
+             * @description time between checks
+             */
+            intervalMs?: number;
+            /**
+             * Format: int64
+             * @description failures in a row that make it unhealthy
+             */
+            retries?: number;
+            /**
+             * Format: int64
+             * @description time in which failures do not count
+             */
+            startPeriodMs?: number;
+            /** @description NONE, or CMD with arguments, or CMD-SHELL with a text */
+            test?: string[];
+            /**
+             * Format: int64
+             * @description time after which a check has failed
+             */
+            timeoutMs?: number;
+        };
         HeldDrop: {
             /** @description id of one request; all that wait if absent */
             id?: string;
@@ -1378,8 +1404,16 @@ export interface components {
             entrypoint?: string[];
             /** @description environment of commands, as NAME=VALUE */
             env?: string[];
+            /** @description ports that its program listens at, as 80/tcp; for information only */
+            exposedPorts?: string[];
+            /** @description command that tells whether its program works; for information only */
+            healthcheck?: components["schemas"]["Healthcheck"];
             /** @description id of the image */
             id: string;
+            /** @description labels of the image */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description its names */
             names: string[];
             /**
@@ -1389,22 +1423,50 @@ export interface components {
             sizeBytes: number;
             /** @description its origin */
             source?: string;
+            /** @description signal that ends its program; for information only */
+            stopSignal?: string;
             /** @description the names that other tenants have for it, in a list of all tenants' images */
             tenants?: {
                 [key: string]: string[];
             };
             /** @description user that commands run as */
             user?: string;
+            /** @description directories for data that outlives a container; for information only */
+            volumePaths?: string[];
             /** @description directory in which commands start */
             workingDir?: string;
         };
         ImageBuild: {
-            /** @description debian */
+            /** @description debian, or scratch for an image without files */
             from: string;
             /** @description packages */
             include?: string[];
             /** @description the host's own if absent */
             suite?: string;
+        };
+        ImageConfig: {
+            /** @description default arguments */
+            cmd?: string[];
+            /** @description default program */
+            entrypoint?: string[];
+            /** @description environment of commands, as NAME=VALUE */
+            env?: string[];
+            /** @description ports that its program listens at, as 80/tcp; for information only */
+            exposedPorts?: string[];
+            /** @description command that tells whether its program works; for information only */
+            healthcheck?: components["schemas"]["Healthcheck"];
+            /** @description labels of the image */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description signal that ends its program; for information only */
+            stopSignal?: string;
+            /** @description user that commands run as */
+            user?: string;
+            /** @description directories for data that outlives a container; for information only */
+            volumePaths?: string[];
+            /** @description directory in which commands start */
+            workingDir?: string;
         };
         ImageRequest: {
             /** @description make it from a distribution's packages */
@@ -3102,4 +3164,4 @@ export type operations = Record<string, never>;
 export const interfaceVersion: string = "1.0"
 
 /** The members whose values stay as they are: maps, whose keys are the user's, and documents that are also written in files. */
-export const mapMembers: ReadonlySet<string> = new Set(["env","metadata","network","networkMax","policy","results","secretEnv","secrets","tenants","xattrs"])
+export const mapMembers: ReadonlySet<string> = new Set(["env","labels","metadata","network","networkMax","policy","results","secretEnv","secrets","tenants","xattrs"])
