@@ -15,10 +15,10 @@ const (
 // PythonImage is the name of the image that is built where it is missing.
 const PythonImage = "python"
 
-// PythonBuild returns how PythonImage is built: with what most programs import, and with pip for the
-// rest.
+// PythonBuild returns how PythonImage is built: with what most programs import, with pip and venv for the rest, and
+// with git and curl.
 func PythonBuild() *ImageBuild {
-	return &ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy", "python3-pip", "ca-certificates", "tzdata"}}
+	return &ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy", "python3-pip", "python3-venv", "git", "curl", "ca-certificates", "tzdata"}}
 }
 
 // Valid returns a CodeInvalid error that names field unless p is empty or a policy.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/server/portproxy"
 	"ramet.dev/ramet/internal/server/rest"
@@ -68,6 +70,9 @@ type Config struct {
 func Serve(ctx context.Context, cfg Config) (err error) {
 	defer func() { cfg.Handover.report(err) }()
 	if err := cfg.Listen.check(); err != nil {
+		return fmt.Errorf("start daemon: %w", err)
+	}
+	if err := checkOpenFiles(); err != nil {
 		return fmt.Errorf("start daemon: %w", err)
 	}
 	if err := errors.Join(cfg.Paths.MakeRuntime(), cfg.Paths.MakeData()); err != nil {
@@ -278,4 +283,17 @@ func closedWithin(ch <-chan struct{}, timeout time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
+}
+
+// minOpenFiles is how many open files a daemon with a few sandboxes needs.
+const minOpenFiles = 256
+
+// checkOpenFiles refuses to start a daemon that could hold no sandbox. The Go runtime has raised the soft limit to the
+// hard one.
+func checkOpenFiles() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Max < minOpenFiles {
+		return api.Errorf(api.CodeLimit, "only %d open files are allowed, and the daemon needs %d: raise 'ulimit -n'", limit.Max, minOpenFiles)
+	}
+	return nil
 }

@@ -91,7 +91,7 @@ func TestImage(t *testing.T) {
 	if err != nil || img.ID != "img_bbbbbbbbbbbbbbbb" || phases != "download unpack unpack seal " {
 		t.Errorf("missing: %+v, %v, progress %q", img, err, phases)
 	}
-	want := api.ImageRequest{Name: "python", Build: &api.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy", "python3-pip", "ca-certificates", "tzdata"}}, IfMissing: true}
+	want := api.ImageRequest{Name: "python", Build: &api.ImageBuild{From: "debian", Include: []string{"python3", "python3-numpy", "python3-pip", "python3-venv", "git", "curl", "ca-certificates", "tzdata"}}, IfMissing: true}
 	if d := cmp.Diff(want, d.Built); d != "" {
 		t.Error(d)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/mattn/go-runewidth"
 	"github.com/vbauerster/mpb/v8"
@@ -28,11 +29,14 @@ type Progress interface {
 	End(ok bool)
 }
 
-// NewProgress returns progress bars if standard error is a terminal that can redraw lines, and no
-// progress otherwise or with JSON.
+// NewProgress returns progress bars if standard error is a terminal that can redraw lines, no progress with JSON, and
+// otherwise a line for each phase of work that takes longer than two seconds.
 func (p *Printer) NewProgress(ctx context.Context) Progress {
-	if p.JSON || !IsTerminal(p.Err) || os.Getenv("TERM") == "dumb" {
+	if p.JSON {
 		return noProgress{}
+	}
+	if !IsTerminal(p.Err) || os.Getenv("TERM") == "dumb" {
+		return newLineProgress(p.Err)
 	}
 	drawing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b := &barProgress{
@@ -53,6 +57,64 @@ type noProgress struct{}
 func (noProgress) Update(api.Progress) {}
 
 func (noProgress) End(bool) {}
+
+// silentFor is how long work may take without a line.
+const silentFor = 2 * time.Second
+
+// lineProgress writes a line for each phase of long work.
+type lineProgress struct {
+	out   io.Writer
+	timer *time.Timer
+
+	mu    sync.Mutex // guards the fields below
+	seen  map[string]bool
+	first []string // phases of the first two seconds; nil once they are written
+	long  bool     // the work has taken longer than that
+	ended bool
+}
+
+func newLineProgress(out io.Writer) *lineProgress {
+	l := &lineProgress{out: out, seen: map[string]bool{}}
+	l.timer = time.AfterFunc(silentFor, l.begin)
+	return l
+}
+
+// begin writes the phases until now.
+func (l *lineProgress) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
+	l.long = true
+	for _, phase := range l.first {
+		l.line(phase)
+	}
+	l.first = nil
+}
+
+func (l *lineProgress) line(phase string) { fmt.Fprintf(l.out, "ramet: %s …\n", Printable(phase)) }
+
+func (l *lineProgress) Update(p api.Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || l.seen[p.Phase] {
+		return
+	}
+	l.seen[p.Phase] = true
+	if l.long {
+		l.line(p.Phase)
+	} else {
+		l.first = append(l.first, p.Phase)
+	}
+}
+
+func (l *lineProgress) End(bool) {
+	l.timer.Stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+}
 
 // barProgress has one bar for each phase. A phase that is reported again resumes its bar.
 type barProgress struct {

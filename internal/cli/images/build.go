@@ -51,7 +51,7 @@ func (g *Group) imageBuild() *cobra.Command {
 
 With CONTEXT or one of the options of Dockerfiles, the image is made of a Dockerfile: its commands run in a sandbox, and COPY takes files of the directory CONTEXT, without those that .dockerignore excludes. The state after each step is kept as a snapshot, from which later builds continue. An unsupported instruction is refused with file and line before the first step.
 
-Otherwise the image NAME is made of packages, from the mirrors that this machine uses. Packages are verified, and their scripts run in a sandbox.`,
+Otherwise the image NAME is made of packages, from the mirrors that this machine uses. Packages are verified, and their scripts run in a sandbox. The image python, without packages that are named, has pip, venv, numpy, git and curl: it is what create makes where it is missing.`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	cmd.RunE = g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -63,6 +63,9 @@ Otherwise the image NAME is made of packages, from the mirrors that this machine
 			}
 		}
 		if option == "" && len(args) == 1 {
+			if args[0] == api.PythonImage && !cmd.Flags().Changed("include") {
+				o.packages.Include = api.PythonBuild().Include
+			}
 			return g.makeImage(ctx, c, api.ImageRequest{Name: args[0], Build: &o.packages}, o.quiet)
 		}
 		for _, name := range packageOptions {
