@@ -25,6 +25,7 @@ func New(s *session.Session) *Group { return &Group{s} }
 // options are the options of explore.
 type options struct {
 	file, score, then, keep      string
+	cwd, user                    string
 	set, env, vary               []string
 	width, parallel, least       int
 	shell, best, first, minimize bool
@@ -63,6 +64,8 @@ func (g *Group) ExploreCommand() *cobra.Command {
 	f.IntVarP(&o.width, "width", "n", 0, "number of attempts (default the number of variants, or 1)")
 	f.BoolVarP(&o.shell, "shell", "c", false, "the command is one argument, which /bin/sh -c runs")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "variable K=V for all attempts, or K with its value here; may be repeated")
+	f.StringVarP(&o.cwd, "cwd", "w", "", "directory of the command, absolute (default that of the sandbox)")
+	f.StringVarP(&o.user, "user", "u", "", "user of the command: name or uid, optionally :group (default that of the sandbox)")
 	f.StringArrayVar(&o.vary, "vary", nil, "variable in which attempts differ, NAME=VALUE,VALUE…; repeated, each combination is an attempt")
 	f.StringVar(&o.score, "score", "", "where the score comes from: exit_code, number (the last line), value, duration, regexp=PATTERN, json=PATH, or command=COMMAND, which prints it (default exit_code)")
 	values.CompleteValues(cmd, "score", string(api.ScoreExitCode), string(api.ScoreNumber), string(api.ScoreDuration), "regexp=", "json=", "command=")
@@ -173,6 +176,12 @@ func (o *options) command(p *api.ExplorePlan, words []string) error {
 func (o *options) overrule(p *api.ExplorePlan) {
 	if o.width != 0 {
 		p.Width = o.width
+	}
+	if o.cwd != "" {
+		p.Run.Cwd = o.cwd
+	}
+	if o.user != "" {
+		p.Run.User = o.user
 	}
 	if o.minimize {
 		p.Score.Goal = api.GoalMin

@@ -120,6 +120,7 @@ func set(plan map[string]any, option string) error {
 
 // decode reads a plan that is a value of JSON.
 func decode(plan map[string]any) (p api.ExplorePlan, err error) {
+	textsOfEnv(plan)
 	text, err := json.Marshal(plan)
 	if err != nil {
 		return p, fmt.Errorf("encode plan: %w", err)
@@ -130,6 +131,30 @@ func decode(plan map[string]any) (p api.ExplorePlan, err error) {
 		return p, api.Invalid("plan", "%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return p, nil
+}
+
+// textsOfEnv makes texts of the numbers and truth values in environments, as compose files have them.
+func textsOfEnv(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, v := range value {
+			textsOfEnv(v)
+		}
+	case map[string]any:
+		for name, v := range value {
+			env, ok := v.(map[string]any)
+			if name != "env" || !ok {
+				textsOfEnv(v)
+				continue
+			}
+			for k, v := range env {
+				switch v.(type) {
+				case bool, int, int64, uint64, float64, json.Number:
+					env[k] = fmt.Sprint(v)
+				}
+			}
+		}
+	}
 }
 
 // vary returns a variant for each combination of the values of variables.

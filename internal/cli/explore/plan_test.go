@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -111,4 +112,22 @@ func FuzzPlan(f *testing.F) {
 			t.Fatalf("%s became %s", out, second)
 		}
 	})
+}
+
+// TestNumbersInEnvironments takes numbers and truth values in environments for texts.
+func TestNumbersInEnvironments(t *testing.T) {
+	doc := map[string]any{}
+	for _, o := range []string{"run.argv=[a]", "run.env={N: 1, F: 0.5, B: true, S: x}", "variants=[{env: {M: 2}}]"} {
+		if err := set(doc, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := decode(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"N": "1", "F": "0.5", "B": "true", "S": "x"}
+	if !maps.Equal(p.Run.Env, want) || p.Variants[0].Env["M"] != "2" {
+		t.Errorf("%v and %v", p.Run.Env, p.Variants[0].Env)
+	}
 }
