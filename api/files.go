@@ -205,6 +205,9 @@ type WatchRequest struct {
 	Recursive bool
 	// DebounceMS is how long changes are collected before they are reported.
 	DebounceMS int
+	// Every reports each kind of change of a path in its turn, and not the last one alone. What was moved away has
+	// kind "moved" then.
+	Every bool
 }
 
 // FileEvent is a change of a path.
@@ -233,7 +236,7 @@ func (e *FileEvent) UnmarshalJSON(data []byte) error {
 }
 
 // FileEvents are changes that were collected: at most one for each path, in the
-// order of the first change.
+// order of the first change, unless the request was for every one.
 type FileEvents struct {
 	// Ready is true in the first answer: all changes from then on are reported.
 	Ready bool `json:"ready,omitempty" doc:"from now on all changes are reported"`

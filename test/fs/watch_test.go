@@ -141,6 +141,23 @@ func TestWatchTellsChanges(t *testing.T) {
 	harness.WantCode(t, err, api.CodeNotFound)
 }
 
+// TestWatchTellsEachKind: who asks for every change is told of a write of a new file, of its end, and of moves.
+func TestWatchTellsEachKind(t *testing.T) {
+	n := harness.NewNode(t)
+	ref := n.Create("").ID
+	w := watch(n, ref, api.WatchRequest{FileRef: harness.At("/srv"), Recursive: true, Every: true, DebounceMS: 100})
+	n.Put(ref, api.WriteRequest{FileRef: harness.At("/srv/file")}, "x")
+	if err := n.ChangeFile(ref, api.FileChange{FileRef: harness.At("/srv/file"), Action: api.FileMove, To: "/srv/moved"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.ChangeFile(ref, api.FileChange{FileRef: harness.At("/srv/moved"), Action: api.FileRemove}); err != nil {
+		t.Fatal(err)
+	}
+	n.Put(ref, api.WriteRequest{FileRef: harness.At("/srv/new/file"), Parents: true}, "x")
+	w.wait("created /srv/file", "modified /srv/file", "moved /srv/file", "created /srv/moved", "deleted /srv/moved", "created /srv/new", "created /srv/new/file", "modified /srv/new/file")
+	w.end()
+}
+
 // TestWatchCollects changes one file many times: who asked for changes of a second
 // together is not told of each.
 func TestWatchCollects(t *testing.T) {

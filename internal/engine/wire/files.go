@@ -44,6 +44,7 @@ type File struct {
 	Regexp     bool     `json:"regexp,omitempty"`
 	IgnoreCase bool     `json:"ignore_case,omitempty"`
 	DebounceMS int      `json:"debounce_ms,omitempty"`
+	Every      bool     `json:"every,omitempty"`
 }
 
 // Range is the body of a TypeRange packet. Data packets with the

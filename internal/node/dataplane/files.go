@@ -235,7 +235,7 @@ func (p files) WriteArchive(ctx context.Context, ref string, f api.FileRef, pare
 // WatchFiles implements service.Files.
 func (p files) WatchFiles(ctx context.Context, ref string, req api.WatchRequest, each func(api.FileEvents) error) error {
 	call := fileCall(wire.FileWatch, req.FileRef)
-	call.Recursive, call.DebounceMS = req.Recursive, req.DebounceMS
+	call.Recursive, call.DebounceMS, call.Every = req.Recursive, req.DebounceMS, req.Every
 	b, sentry, release, err := p.acquire(ctx, ref)
 	if err != nil {
 		return err

@@ -47,10 +47,11 @@ type Watcher struct {
 	single    bool // top is no directory
 	beside    bool // then: the directory that it is in is watched too, and tells when another file takes its place
 	recursive bool
+	every     bool // each kind of change of a path is told
 	watches   watches
-	pending   map[string]*api.FileEvent
-	order     []string // of pending, the first change first
-	waiting   int      // bytes of order
+	pending   map[string]*api.FileEvent // the last one of each path that waits
+	order     []*api.FileEvent          // what waits, the first change first
+	waiting   int                       // bytes of the paths in order
 	lost      bool
 	buf       []byte
 }
@@ -89,7 +90,7 @@ func (fs *Files) Watch(req *wire.File, alive func() error) (*Watcher, error) {
 		return nil, err
 	}
 	w := &Watcher{
-		op: o, ring: gate.NewNotifier(), top: path.Clean(string(req.Path)), recursive: req.Recursive,
+		op: o, ring: gate.NewNotifier(), top: path.Clean(string(req.Path)), recursive: req.Recursive, every: req.Every,
 		watches: watches{paths: map[int32]string{}, byPath: map[string]int32{}}, pending: map[string]*api.FileEvent{}, buf: make([]byte, watchBuffer),
 	}
 	w.entry.Init(w.ring, waiter.ReadableEvents)
@@ -151,6 +152,9 @@ func (w *Watcher) add(name string, isNew bool, alive func() error) error {
 	walk := &walk{op: w.op, alive: alive, visit: func(e *walked) error {
 		if isNew {
 			w.note(e.info.Path, "created", e.info.Type == typeDir)
+			if w.every && e.info.Type == typeFile && e.info.Size > 0 {
+				w.note(e.info.Path, "modified", false)
+			}
 		}
 		if e.info.Type != typeDir {
 			return nil
@@ -280,7 +284,11 @@ func (w *Watcher) event(ev inotifyEvent, alive func() error) error {
 			}
 		}
 	case ev.mask&(linux.IN_DELETE|linux.IN_MOVED_FROM|linux.IN_DELETE_SELF|linux.IN_MOVE_SELF) != 0:
-		w.note(name, "deleted", isDir)
+		kind := "deleted"
+		if w.every && ev.mask&(linux.IN_MOVED_FROM|linux.IN_MOVE_SELF) != 0 {
+			kind = "moved"
+		}
+		w.note(name, kind, isDir)
 		if isDir && ev.name != "" {
 			w.forget(name)
 		}
@@ -293,20 +301,25 @@ func (w *Watcher) event(ev inotifyEvent, alive func() error) error {
 }
 
 // note keeps a change until it is taken: the last change of each path, except changes that
-// follow its creation.
+// follow its creation. If each change is told, those of a kind that follow each other are one.
 func (w *Watcher) note(name, kind string, isDir bool) {
-	if e, ok := w.pending[name]; ok {
+	e, ok := w.pending[name]
+	switch {
+	case ok && w.every && e.Kind == kind:
+		return
+	case ok && !w.every:
 		if kind == "created" || kind == "deleted" || e.Kind == "attributes" {
 			e.Kind, e.Dir = kind, isDir
 		}
 		return
 	}
-	if len(w.pending) == maxPending || w.waiting+len(name) > maxPendingBytes {
+	if len(w.order) == maxPending || w.waiting+len(name) > maxPendingBytes {
 		w.lost = true
 		return
 	}
-	w.pending[name] = &api.FileEvent{Path: name, Kind: kind, Dir: isDir}
-	w.order = append(w.order, name)
+	e = &api.FileEvent{Path: name, Kind: kind, Dir: isDir}
+	w.pending[name] = e
+	w.order = append(w.order, e)
 	w.waiting += len(name)
 }
 
@@ -319,12 +332,14 @@ func (w *Watcher) Take() *api.FileEvents {
 	w.lost = false
 	size := 0
 	for len(w.order) > 0 && len(out.Changes) < maxTold && size < maxToldBytes {
-		name := w.order[0]
+		e := w.order[0]
 		w.order = w.order[1:]
-		out.Changes = append(out.Changes, *w.pending[name])
-		delete(w.pending, name)
-		size += len(name)
-		w.waiting -= len(name)
+		out.Changes = append(out.Changes, *e)
+		if w.pending[e.Path] == e {
+			delete(w.pending, e.Path)
+		}
+		size += len(e.Path)
+		w.waiting -= len(e.Path)
 	}
 	return out
 }

@@ -46,12 +46,13 @@ const (
 
 var eventTypes = map[string]string{
 	"created": "EVENT_TYPE_CREATE", "modified": "EVENT_TYPE_WRITE", "deleted": "EVENT_TYPE_REMOVE", "attributes": "EVENT_TYPE_CHMOD",
+	"moved": "EVENT_TYPE_RENAME",
 }
 
 // events calls f with the changes below a directory until ctx ends. It calls began when changes from then
 // on are told.
 func (fs *filesystem) events(ctx context.Context, s *Sandbox, dir string, in *watchRequest, began func() error, f func(fileEvent) error) error {
-	return fs.svc.WatchFiles(ctx, s.ID, api.WatchRequest{FileRef: api.FileRef{Path: dir, User: s.user()}, Recursive: in.Recursive}, func(e api.FileEvents) error {
+	return fs.svc.WatchFiles(ctx, s.ID, api.WatchRequest{FileRef: api.FileRef{Path: dir, User: s.user()}, Recursive: in.Recursive, Every: true}, func(e api.FileEvents) error {
 		if e.Ready {
 			if err := began(); err != nil {
 				return err
@@ -59,7 +60,7 @@ func (fs *filesystem) events(ctx context.Context, s *Sandbox, dir string, in *wa
 		}
 		for _, c := range e.Changes {
 			one := fileEvent{Name: relative(dir, c.Path), Type: eventTypes[c.Kind]}
-			if in.IncludeEntry && c.Kind != "deleted" {
+			if in.IncludeEntry && c.Kind != "deleted" && c.Kind != "moved" {
 				one.Entry, _ = fs.look(ctx, s, c.Path) // it may be gone already
 			}
 			if err := f(one); err != nil {
