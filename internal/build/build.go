@@ -42,6 +42,7 @@ type Request struct {
 	Target  string
 	Args    map[string]string
 	Network *api.NetworkRequest // of RUN; nil for none
+	Secrets map[string]string   // of RUN --mount=type=secret, by id
 	NoCache bool
 	Pull    bool      // base images are asked for at their registries, also if they are there
 	Out     io.Writer // steps and the output of their commands
@@ -79,8 +80,12 @@ func Run(ctx context.Context, c *client.Client, req Request) (_ *api.Image, err 
 		states: map[*dockerfile.Stage]state{}, live: map[*dockerfile.Stage]string{},
 	}
 	defer b.end()
+	secrets := map[string]bool{}
+	for id := range req.Secrets {
+		secrets[id] = true
+	}
 	plan, err := file.Plan(dockerfile.Options{
-		Target: req.Target, Args: req.Args, NoNet: req.Network == nil, Image: b.image,
+		Target: req.Target, Args: req.Args, NoNet: req.Network == nil, Secrets: secrets, Image: b.image,
 		Context: func(s dockerfile.Sources) (dockerfile.Files, error) { return req.Context.Select(ctx, s.Patterns) },
 	})
 	if err != nil {
@@ -163,23 +168,29 @@ func (b *builder) image(ref string) (*api.Image, error) {
 	return img, nil
 }
 
-func snapshotName(key string) string { return "build-" + key[:keyLength] }
+// stateName is the name of the snapshot, or of the image, that a state is kept as.
+func stateName(key string) string { return statePrefix + key[:keyLength] }
 
-// cached returns the snapshot of a key, or an empty text.
-func (b *builder) cached(key string) (string, error) {
+// cached returns the state of a key.
+func (b *builder) cached(key string) (_ state, found bool, err error) {
 	if b.NoCache {
-		return "", nil
+		return state{}, false, nil
 	}
-	snap, err := b.client.Snapshots.Get(b.ctx, snapshotName(key))
-	switch {
-	case api.CodeOf(err) == api.CodeNotFound:
-		return "", nil
-	case err != nil:
-		return "", err
-	case snap.State == api.SnapshotFailed:
-		return "", nil
+	snap, err := b.client.Snapshots.Get(b.ctx, stateName(key))
+	if err == nil && snap.State != api.SnapshotFailed {
+		return state{snapshot: snap.ID}, true, nil
 	}
-	return snap.ID, nil
+	if err != nil && api.CodeOf(err) != api.CodeNotFound {
+		return state{}, false, err
+	}
+	img, err := b.client.Images.Get(b.ctx, stateName(key))
+	if api.CodeOf(err) == api.CodeNotFound {
+		return state{}, false, nil
+	}
+	if err != nil {
+		return state{}, false, err
+	}
+	return state{image: img.ID}, true, nil
 }
 
 // make brings a stage to its state after the last step.
@@ -189,12 +200,12 @@ func (b *builder) make(stage *dockerfile.Stage) error {
 	}
 	first, from := 0, state{}
 	for i := len(stage.Steps) - 1; i >= 0; i-- {
-		id, err := b.cached(stage.Steps[i].Key)
+		found, ok, err := b.cached(stage.Steps[i].Key)
 		if err != nil {
 			return err
 		}
-		if id != "" {
-			first, from = i+1, state{snapshot: id}
+		if ok {
+			first, from = i+1, found
 			break
 		}
 	}
@@ -212,27 +223,17 @@ func (b *builder) make(stage *dockerfile.Stage) error {
 			from = state{image: stage.Image.ID}
 		}
 	}
-	b.states[stage] = from
-	if first == len(stage.Steps) {
-		return nil
-	}
-	id, err := b.start(from)
-	if err != nil {
-		return err
-	}
-	w := &worker{builder: b, id: id}
+	w := &worker{builder: b, from: from}
 	for i, step := range stage.Steps[first:] {
 		b.say("%s", b.label(stage, first+i, step))
-		if err := w.step(step); err != nil {
+		if err := w.carryOut(step); err != nil {
 			return api.Errorf(api.CodeOf(err), "%s:%d: %w", b.File, step.Line, err)
 		}
-		snap, err := b.keep(id, step)
-		if err != nil {
-			return fmt.Errorf("keep the state of %s:%d: %w", b.File, step.Line, err)
-		}
-		b.states[stage] = state{snapshot: snap}
 	}
-	b.live[stage] = id
+	b.states[stage] = w.from
+	if w.id != "" {
+		b.live[stage] = w.id
+	}
 	return nil
 }
 
@@ -242,14 +243,14 @@ func (b *builder) label(stage *dockerfile.Stage, i int, step *dockerfile.Step) s
 }
 
 // start makes a sandbox.
-func (b *builder) start(from state) (string, error) {
+func (b *builder) start(from state, volumes ...api.VolumeMount) (string, error) {
 	idle := idleTimeout.Milliseconds()
 	network := b.Network
 	if network == nil {
 		network = closed()
 	}
 	sb, err := b.client.Sandboxes.Create(b.ctx, api.CreateRequest{
-		Image: from.ref(), Pull: api.PullNever, Network: network,
+		Image: from.ref(), Pull: api.PullNever, Network: network, Volumes: volumes,
 		Lifecycle: &api.LifecycleRequest{IdleTimeoutMS: &idle, IdleAction: api.IdleDestroy},
 	})
 	if err != nil {
@@ -278,7 +279,7 @@ func (b *builder) sandbox(stage *dockerfile.Stage) (string, error) {
 
 // keep keeps the state after a step for later builds, and returns the snapshot.
 func (b *builder) keep(sandbox string, step *dockerfile.Step) (string, error) {
-	name := snapshotName(step.Key)
+	name := stateName(step.Key)
 	req := api.SnapshotRequest{Name: name, Metadata: map[string]string{MetaStep: step.Text, MetaImage: b.Name}}
 	snap, err := b.client.Snapshots.Create(b.ctx, sandbox, req)
 	if api.CodeOf(err) == api.CodeNameTaken {
@@ -300,11 +301,33 @@ func (b *builder) keep(sandbox string, step *dockerfile.Step) (string, error) {
 	return snap.ID, nil
 }
 
-// worker carries out steps in a sandbox.
+// worker carries out the steps of a stage.
 type worker struct {
 	*builder
-	id     string
-	closed bool // its network, for one step
+	from   state  // after the last step
+	id     string // sandbox in that state; empty if there is none yet
+	closed bool   // its network, for one step
+}
+
+// carryOut carries out a step and keeps the state.
+func (w *worker) carryOut(step *dockerfile.Step) (err error) {
+	if step.Run != nil && step.Run.Apart() {
+		return w.runApart(step)
+	}
+	if w.id == "" {
+		if w.id, err = w.start(w.from); err != nil {
+			return err
+		}
+	}
+	if err := w.step(step); err != nil {
+		return err
+	}
+	snap, err := w.keep(w.id, step)
+	if err != nil {
+		return fmt.Errorf("keep the state: %w", err)
+	}
+	w.from = state{snapshot: snap}
+	return nil
 }
 
 func (w *worker) step(s *dockerfile.Step) error {
@@ -321,9 +344,14 @@ func (w *worker) step(s *dockerfile.Step) error {
 	return w.copy(s.Copy)
 }
 
-// run runs a command. Processes that it left behind are killed, as in a container whose first process ended.
+// run runs a command with its mounts. Processes that it left behind are killed, as in a container whose first
+// process ended.
 func (w *worker) run(r *dockerfile.Run) error {
 	if err := w.close(r.NoNet); err != nil {
+		return err
+	}
+	env, unmount, err := w.mount(r)
+	if err != nil {
 		return err
 	}
 	if r.Script != "" {
@@ -331,8 +359,9 @@ func (w *worker) run(r *dockerfile.Run) error {
 		if _, err := w.client.Files.Write(w.ctx, w.id, api.WriteRequest{FileRef: api.FileRef{Path: dockerfile.ScriptPath}, Mode: &mode, Parents: true}, strings.NewReader(r.Script)); err != nil {
 			return err
 		}
+		unmount = append(unmount, dockerfile.ScriptPath)
 	}
-	res, err := w.client.Processes.ExecStream(w.ctx, w.id, api.ExecRequest{Argv: r.Argv, Env: r.Env, User: r.User, Cwd: r.Cwd}, api.ExecIO{Stdout: w.Out, Stderr: w.Out})
+	res, err := w.client.Processes.ExecStream(w.ctx, w.id, api.ExecRequest{Argv: r.Argv, Env: env, User: r.User, Cwd: r.Cwd}, api.ExecIO{Stdout: w.Out, Stderr: w.Out})
 	if err != nil {
 		return err
 	}
@@ -348,10 +377,7 @@ func (w *worker) run(r *dockerfile.Run) error {
 			return err
 		}
 	}
-	if r.Script != "" {
-		_, err = w.client.Files.Change(w.ctx, w.id, api.FileChange{FileRef: api.FileRef{Path: dockerfile.ScriptPath}, Action: api.FileRemove})
-	}
-	return err
+	return w.remove(unmount)
 }
 
 // close takes the network away, or gives it back.

@@ -114,7 +114,8 @@ func fakeService() *apitest.Service {
 				return nil
 			},
 		},
-		PauseFunc: inState(api.StatePaused), ResumeFunc: inState(api.StateRunning),
+		VolumeFuncs: apitest.VolumeFuncs{VolumesFunc: func(context.Context) ([]api.Volume, error) { return nil, nil }},
+		PauseFunc:   inState(api.StatePaused), ResumeFunc: inState(api.StateRunning),
 		HibernateFunc: inState(api.StateHibernated), WakeFunc: inState(api.StateRunning),
 		ListFunc: func(ctx context.Context, f api.ListFilter) ([]api.Sandbox, error) {
 			all := []api.Sandbox{*fakeSandbox(baseID, "base", ""), *fakeSandbox(kidID, "kid", baseID)}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
@@ -197,6 +199,66 @@ func TestDockerfile(t *testing.T) {
 	if got := b.in("fresh", "cat", "out"); got != "built\n" {
 		t.Errorf("without the cache the image has %q", got)
 	}
+}
+
+// TestDockerfileMounts runs commands with secrets, caches and files that are there for one command.
+func TestDockerfileMounts(t *testing.T) {
+	b := newBuilds(t)
+	b.file("conf/a", "bound\n")
+	const secret = "a secret text of forty-two characters....."
+	secrets := func(r *build.Request) { r.Secrets = map[string]string{"token": secret} }
+	const text = `FROM box
+WORKDIR /work
+RUN --mount=type=secret,id=token,uid=1000 --mount=type=secret,id=token,env=TOKEN ["guest", "say", "file:/run/secrets/token", "env:TOKEN"]
+RUN --mount=type=cache,id=one,target=/cache ["guest", "write", "/cache/kept", "cached\n"]
+RUN --mount=type=cache,id=one,target=/other ["guest", "cat", "/other/kept"]
+RUN --mount=source=conf,target=. --mount=type=bind,from=box,source=/etc/group,target=/srv/group --mount=type=tmpfs,target=/t ["guest", "cat", "a", "/srv/group"]
+RUN ["guest", "write", "/work/own", "own\n"]
+`
+	img := b.must(text, secrets)
+	b.said(secret+secret+"\n", "\ncached\n", "\nbound\nroot:x:0:\n")
+	s := b.n.CreateFrom("app", "")
+	names := tarNames(t, b.n.Export(s.ID, api.ExportRequest{Format: api.ExportTar}))
+	for _, name := range names {
+		if strings.HasSuffix(name, "token") || strings.HasSuffix(name, "kept") && name != "srv/kept" || name == "work/a" || name == "srv/group" {
+			t.Errorf("the image has %s", name)
+		}
+	}
+	if err := b.n.Machine.Destroy(harness.AsOwner, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(b.n.Paths.DataDir(), func(p string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(p)
+		if bytes.Contains(data, []byte(secret)) {
+			t.Errorf("%s has the secret", p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	b.must(text+"CMD x\n", nil) // the secret does not decide a key
+	b.said("CACHED [stage-0 2/6] RUN --mount=type=secret", "CACHED [stage-0 6/6]")
+	if again := b.must(text, secrets); again.ID != img.ID {
+		t.Errorf("the image is %s, and was %s", again.ID, img.ID)
+	}
+	if n, err := build.Prune(t.Context(), b.c, time.Now().Add(-time.Hour)); err != nil || n != 0 {
+		t.Errorf("%d states of an hour ago were removed: %v", n, err)
+	}
+	if n, err := build.Prune(t.Context(), b.c, time.Now()); err != nil || n != 7 { // 3 snapshots, 3 images, 1 volume
+		t.Errorf("%d states and caches were removed: %v", n, err)
+	}
+	if images, err := b.c.Images.List(t.Context()); err != nil || len(images) != 3 {
+		t.Errorf("images are %+v: %v", images, err)
+	}
+	_, err = b.run(t.Context(), "FROM box\nRUN --mount=source=conf,target=/srv [\"guest\", \"say\"]\n", nil)
+	if err == nil || !strings.Contains(err.Error(), "Dockerfile:2: RUN --mount at /srv is not supported: the stage has files there") {
+		t.Errorf("a mount over files: %v", err)
+	}
+	b.empty()
 }
 
 // TestDockerfileFails has builds that fail at several points. Neither a sandbox nor an image is left.

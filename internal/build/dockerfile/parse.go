@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
@@ -185,9 +184,6 @@ func isRemote(source string) bool {
 func (f *File) supportedRun(c *instructions.RunCommand, at int) error {
 	if n := instructions.GetNetwork(c); n == instructions.NetworkHost {
 		return f.unsupported(at, "RUN --network=host is not supported: default and none are")
-	}
-	if slices.Contains(c.FlagsUsed, "mount") {
-		return f.unsupported(at, "RUN --mount is not supported")
 	}
 	if len(c.CmdLine) == 0 {
 		return f.invalid(at, "RUN has no command")

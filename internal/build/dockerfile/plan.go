@@ -28,6 +28,8 @@ type Options struct {
 	Target string            // a stage; the last one if empty
 	Args   map[string]string // values of ARG
 	NoNet  bool              // RUN has no network
+	// Secrets are the ids of those that the build was given.
+	Secrets map[string]bool
 	// Image returns the image with a reference. It is called after all instructions were checked.
 	Image func(ref string) (*api.Image, error)
 	// Context selects files of the build context.
@@ -90,6 +92,7 @@ type Run struct {
 	User   string
 	Cwd    string
 	NoNet  bool
+	Mounts []Mount
 	Script string // text that the command executes from the file ScriptPath, or empty
 }
 
@@ -258,6 +261,11 @@ func (p *planner) check(i int, checked map[int]bool) error {
 	for _, c := range p.File.stages[i].Commands {
 		if err := p.supported(c); err != nil {
 			return err
+		}
+		if run, ok := c.(*instructions.RunCommand); ok {
+			if err := p.supportedMounts(run, i, checked); err != nil {
+				return err
+			}
 		}
 		copied, ok := c.(*instructions.CopyCommand)
 		if !ok || copied.From == "" {

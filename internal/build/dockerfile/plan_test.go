@@ -252,3 +252,50 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+func TestMounts(t *testing.T) {
+	opt := options()
+	opt.Secrets = map[string]bool{"token": true}
+	const text = `FROM base AS first
+FROM base
+WORKDIR /srv
+ARG ID=c
+RUN --mount=type=secret,id=token,required --mount=type=secret,id=b,env=B --mount=type=secret,target=/etc/key,mode=0440,uid=3 one
+RUN --mount=type=cache,target=/root/.cache --mount=type=cache,id=$ID,target=x,sharing=locked two
+RUN --mount=source=src,target=. --mount=type=bind,from=first,source=/etc,target=/conf --mount=type=tmpfs,target=/t three
+`
+	steps := plan(t, text, opt).Target().Steps[1:]
+	one, two, three := steps[0].Run, steps[1].Run, steps[2].Run
+	want := []Mount{
+		{Kind: MountSecret, ID: "token", Target: "/run/secrets/token", Mode: 0o400, ReadOnly: true}, {Kind: MountSecret, ID: "b", Env: "B", Mode: 0o400, ReadOnly: true},
+		{Kind: MountSecret, ID: "key", Target: "/etc/key", Mode: 0o440, UID: 3, ReadOnly: true},
+	}
+	if !slices.Equal(one.Mounts, want) || !one.Apart() {
+		t.Errorf("secrets %+v", one.Mounts)
+	}
+	if !slices.Equal(two.Mounts, []Mount{{Kind: MountCache, ID: "/root/.cache", Target: "/root/.cache"}, {Kind: MountCache, ID: "c", Target: "/srv/x"}}) || !two.Apart() {
+		t.Errorf("caches %+v", two.Mounts)
+	}
+	m := three.Mounts
+	if len(m) != 3 || m[0].Copy.Files.Digest() != "src" || m[0].Copy.Dest != "/srv" || m[1].Copy.From.Name != "first" || m[1].Copy.Patterns[0] != "/etc" || m[2].Kind != MountTmpfs || three.Apart() {
+		t.Errorf("binds %+v", m)
+	}
+	changed := opt
+	changed.Context = func(Sources) (Files, error) { return digest("changed"), nil }
+	other := plan(t, text, changed).Target().Steps[1:]
+	if other[1].Key != steps[1].Key || other[2].Key == steps[2].Key {
+		t.Error("bound files decide the key of their step")
+	}
+	for text, want := range map[string]string{
+		"type=ssh": "type=ssh is not supported", "type=cache,target=/x,uid=1000": "caches belong to root", "type=secret,id=x,required=true": `needs the secret "x"`,
+		"type=bind,from=../x,target=/x": "no stage above", "type=tmpfs": "needs a target", "type=cache,target=/": "needs a target", "type=cache,target=/x,sharing=some": "unsupported sharing",
+	} {
+		f, err := Parse("D", []byte("FROM a\nRUN --mount="+text+" x\n"))
+		if err == nil {
+			_, err = f.Plan(options())
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "D:2: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -260,7 +260,15 @@ func (b *stager) run(c *instructions.RunCommand) error {
 			}
 		}
 	})
-	b.step(&Step{Line: line(c.Location()), Text: title(c), Run: r}, "run", r.Argv, env, r.User, r.Cwd, r.NoNet, r.Script)
+	decides := []any{"run", r.Argv, env, r.User, r.Cwd, r.NoNet, r.Script}
+	mounts, decide, err := b.mounts(c)
+	if err != nil {
+		return err
+	}
+	if r.Mounts = mounts; len(mounts) > 0 {
+		decides = append(decides, decide)
+	}
+	b.step(&Step{Line: line(c.Location()), Text: title(c), Run: r}, decides...)
 	for name, value := range b.opt.Args {
 		if isProxyArg(name) {
 			r.Env[name] = value // after the key: it changes how a step reaches its sources

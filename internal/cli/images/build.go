@@ -31,6 +31,7 @@ type buildFlags struct {
 	tag      string
 	target   string
 	args     []string
+	secrets  []string
 	network  string
 	noCache  bool
 	pull     bool
@@ -38,7 +39,7 @@ type buildFlags struct {
 
 // dockerfileOptions are those that only a Dockerfile has, and packageOptions those that only packages have.
 var (
-	dockerfileOptions = []string{"file", "tag", "target", "build-arg", "network", "no-cache", "pull"}
+	dockerfileOptions = []string{"file", "tag", "target", "build-arg", "secret", "network", "no-cache", "pull"}
 	packageOptions    = []string{"from", "suite", "include"}
 )
 
@@ -83,6 +84,7 @@ Otherwise the image NAME is made of packages, from the mirrors that this machine
 	f.StringVarP(&o.tag, "tag", "t", "", "name of the image that a Dockerfile makes, instead of NAME")
 	f.StringVar(&o.target, "target", "", "stage of the Dockerfile to build (default the last one)")
 	f.StringArrayVar(&o.args, "build-arg", nil, "value of an ARG of the Dockerfile as NAME=VALUE, or NAME for the value of the environment; may be repeated")
+	f.StringArrayVar(&o.secrets, "secret", nil, "secret for RUN --mount=type=secret, as id=ID,src=FILE or id=ID,env=NAME; no image and no snapshot has it; may be repeated")
 	f.StringVar(&o.network, "network", "open", "network of RUN: open for public addresses, none, or another profile (see 'ramet network profiles')")
 	f.BoolVar(&o.noCache, "no-cache", false, "run all steps of the Dockerfile again")
 	f.BoolVar(&o.pull, "pull", false, "ask the registries for newer base images of the Dockerfile")
@@ -109,6 +111,10 @@ func (g *Group) buildDockerfile(ctx context.Context, c *client.Client, o *buildF
 	if err != nil {
 		return err
 	}
+	secrets, err := buildSecrets(o.secrets)
+	if err != nil {
+		return err
+	}
 	files, err := contextdir.Open(dir, contextdir.Limits{})
 	if err != nil {
 		return err
@@ -126,7 +132,7 @@ func (g *Group) buildDockerfile(ctx context.Context, c *client.Client, o *buildF
 		return err
 	}
 	req := build.Request{
-		File: file, Text: text, Context: files, Name: name, Target: o.target, Args: buildArgs, NoCache: o.noCache, Pull: o.pull, Out: g.Err,
+		File: file, Text: text, Context: files, Name: name, Target: o.target, Args: buildArgs, Secrets: secrets, NoCache: o.noCache, Pull: o.pull, Out: g.Err,
 	}
 	if o.network != "none" {
 		req.Network = &api.NetworkRequest{Profile: o.network}
@@ -174,6 +180,70 @@ func buildArguments(texts []string) (map[string]string, error) {
 		args[name] = value
 	}
 	return args, nil
+}
+
+// maxSecret bounds a secret, in bytes, as Docker does.
+const maxSecret = 500 << 10
+
+// buildSecrets reads the secrets of --secret. Without src and env, the variable ID has it, or else the file ID.
+func buildSecrets(texts []string) (map[string]string, error) {
+	secrets := map[string]string{}
+	for _, text := range texts {
+		fields := map[string]string{}
+		for part := range strings.SplitSeq(text, ",") {
+			key, value, ok := strings.Cut(part, "=")
+			switch key {
+			case "source":
+				key = "src"
+			case "id", "src", "env":
+			case "type":
+				if value == "file" || value == "env" {
+					continue
+				}
+				ok = false
+			default:
+				ok = false
+			}
+			if !ok || value == "" {
+				return nil, api.Invalid("secret", "%q is not id=ID,src=FILE or id=ID,env=NAME", text)
+			}
+			fields[key] = value
+		}
+		id := fields["id"]
+		if id == "" {
+			return nil, api.Invalid("secret", "%q has no id", text)
+		}
+		name := fields["env"]
+		if name == "" && fields["src"] == "" {
+			if _, ok := os.LookupEnv(id); ok {
+				name = id
+			} else {
+				fields["src"] = id
+			}
+		}
+		if name != "" {
+			value, ok := os.LookupEnv(name)
+			if !ok {
+				return nil, api.Invalid("secret", "the environment has no variable %s", name)
+			}
+			secrets[id] = value
+			continue
+		}
+		f, err := os.Open(fields["src"])
+		if err != nil {
+			return nil, api.Invalid("secret", "%w", err)
+		}
+		value, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+		f.Close()
+		switch {
+		case err != nil:
+			return nil, api.Invalid("secret", "%w", err)
+		case len(value) > maxSecret:
+			return nil, api.Invalid("secret", "%s has more than %d KiB", fields["src"], maxSecret>>10)
+		}
+		secrets[id] = string(value)
+	}
+	return secrets, nil
 }
 
 // within returns the path of a file below a directory, or an empty text if it is elsewhere.

@@ -14,6 +14,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/build"
 	"ramet.dev/ramet/internal/cli/console"
 	"ramet.dev/ramet/internal/cli/session"
 	"ramet.dev/ramet/internal/cli/values"
@@ -144,20 +145,26 @@ func (g *Group) imagePrune() *cobra.Command {
 			if unused > 0 && !req.Cache {
 				return api.Invalid("unused-for", "it is about cached packages: say --cache as well")
 			}
+			states := 0
+			if req.Cache { // before the images that they keep
+				if states, err = build.Prune(ctx, c, time.Now().Add(-unused)); err != nil {
+					return err
+				}
+			}
 			pruned, err := c.Images.Prune(ctx, req)
 			if err != nil {
 				return err
 			}
 			said := slices.Clone(pruned.Removed)
 			if req.Cache {
-				said = append(said, fmt.Sprintf("%d cached packages and lists of packages", pruned.Packages))
+				said = append(said, fmt.Sprintf("%d cached packages and lists of packages", pruned.Packages), fmt.Sprintf("%d states and caches of builds", states))
 			}
 			return g.ShowIDs(pruned, quiet, pruned.Removed, console.Lines(append(said, console.ByteSize(pruned.FreedBytes)+" freed")))
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&req.Cache, "cache", false, "also remove the packages that builds have cached")
-	values.DurationVar(f, &unused, "unused-for", "with --cache: only packages that no build has used for this time, such as 168h")
+	f.BoolVar(&req.Cache, "cache", false, "also remove the packages, states and caches that builds have kept")
+	values.DurationVar(f, &unused, "unused-for", "with --cache: only packages that no build has used for this time, and older states and caches, such as 168h")
 	values.QuietVar(f, &quiet)
 	return cmd
 }
