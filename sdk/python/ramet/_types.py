@@ -10,15 +10,15 @@ import os
 import re
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ._errors import CodeError, CommandError, InvalidRequest, RametError, Timeout
 
 Command = Union[str, Sequence[str]]
 """A text for the shell, or a program and its arguments."""
 
-Seconds = Union[int, float, timedelta]
-"""A time in seconds."""
+Seconds = Union[int, float, str, timedelta]
+"""A time: a number of seconds, or a text such as "90s", "1h30m" or "2d"."""
 
 Path = Union[str, bytes, "os.PathLike[str]"]
 """A path in a sandbox. It is absolute."""
@@ -331,22 +331,35 @@ def command_of(command: Command) -> Dict[str, Any]:
     """Return the members of a request that say what to run."""
     if isinstance(command, str):
         return {"shell": command}
+    if not isinstance(command, Iterable):
+        raise invalid("command", f"it is a text for the shell, or a list of texts, and not {type(command).__name__}")
     argv = [os.fspath(part) if isinstance(part, os.PathLike) else part for part in command]
     if not argv or not all(isinstance(part, str) for part in argv):
         raise invalid("command", "it is a text for the shell, or a list of texts: a program and its arguments")
     return {"argv": argv}
 
 
-def seconds_of(time: Seconds) -> float:
+_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+_SECONDS = (86400, 3600, 60, 1, 0.001)
+
+
+def seconds_of(time: Seconds, name: str = "time") -> float:
     """Return a time as a number."""
-    return time.total_seconds() if isinstance(time, timedelta) else float(time)
+    if isinstance(time, timedelta):
+        return time.total_seconds()
+    if isinstance(time, str):
+        match = _TIME.fullmatch(time.strip())
+        if not match or not any(match.groups()):
+            raise invalid(name, f'{time!r} is not a number of seconds, or a text such as "90s", "1h30m" or "2d"')
+        return sum(float(number) * unit for number, unit in zip(match.groups("0"), _SECONDS))
+    return float(time)
 
 
 def milliseconds(seconds: Optional[Seconds], name: str) -> Optional[int]:
     """Return a time as the daemon takes it."""
     if seconds is None:
         return None
-    value = seconds_of(seconds)
+    value = seconds_of(seconds, name)
     if not 0 <= value < 3.2e8:
         raise invalid(name, f"{value:g} s is not a time from 0 to ten years")
     return max(1, round(value * 1000)) if value else 0

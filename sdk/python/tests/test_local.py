@@ -113,6 +113,10 @@ def test_networks(network: Any, secrets: Any, document: Any) -> None:
 
 def test_units() -> None:
     assert [_types.mebibytes(size, "m") for size in (None, 5, "512M", "2G", "1.5GiB", "512K")] == [None, 5, 512, 2048, 1536, 1]
+    assert [_types.milliseconds(t, "t") for t in ("90s", "1h30m", "2d", "1.5s", "250ms", "0s")] == [90_000, 5_400_000, 172_800_000, 1500, 250, 0]
+    for text in ("", "1", "h", "5x", "-1s", "1m1h"):
+        with pytest.raises(ramet.InvalidRequest, match="not a number of seconds"):
+            _types.milliseconds(text, "t")
     assert [_types.milliseconds(t, "t") for t in (None, 0, 0.0001, 1.5, timedelta(minutes=1))] == [None, 0, 1, 1500, 60000]
     for wrong in ("5", "x", "-1M", ""):
         with pytest.raises(ramet.InvalidRequest):
@@ -120,7 +124,7 @@ def test_units() -> None:
     for late in (-1, float("nan"), 1e12):
         with pytest.raises(ramet.InvalidRequest):
             _types.milliseconds(late, "t")
-    for command in ([], [1]):
+    for command in ([], [1], 123):
         with pytest.raises(ramet.InvalidRequest):
             _types.command_of(command)  # type: ignore[arg-type]
     with pytest.raises(ramet.InvalidRequest):
