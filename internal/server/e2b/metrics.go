@@ -89,7 +89,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d := s.describe(sb)
+	d := s.machine.describe(sb)
 	at := time.Now().UTC()
 	return reply(w, http.StatusOK, []map[string]any{{
 		"timestamp": at, "timestampUnix": at.Unix(), "cpuCount": d.CPUCount,

@@ -83,11 +83,11 @@ func TestRangesOfMetrics(t *testing.T) {
 // TestWithoutLimits a sandbox has the memory and the disk of the machine.
 func TestWithoutLimits(t *testing.T) {
 	s := newServer(t, &apitest.Service{})
-	d := s.describe(&api.Sandbox{ID: boxID})
+	d := s.machine.describe(&api.Sandbox{ID: boxID})
 	if d.MemoryMB < 64 || d.DiskSizeMB < 64 || d.CPUCount < 1 {
 		t.Errorf("%d MiB of memory, %d of disk, %d processors", d.MemoryMB, d.DiskSizeMB, d.CPUCount)
 	}
-	d = s.describe(&api.Sandbox{ID: boxID, Limits: api.Limits{MemoryMiB: 20, DiskMiB: 30, CPUs: 1.5}})
+	d = s.machine.describe(&api.Sandbox{ID: boxID, Limits: api.Limits{MemoryMiB: 20, DiskMiB: 30, CPUs: 1.5}})
 	if d.MemoryMB != 20 || d.DiskSizeMB != 30 || d.CPUCount != 2 {
 		t.Errorf("%d MiB of memory, %d of disk, %d processors", d.MemoryMB, d.DiskSizeMB, d.CPUCount)
 	}

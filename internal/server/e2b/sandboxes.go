@@ -216,10 +216,10 @@ func endOf(sb *api.Sandbox) time.Time {
 	return sb.CreatedAt.AddDate(10, 0, 0)
 }
 
-func (s *Server) describe(sb *api.Sandbox) described {
+func (m machine) describe(sb *api.Sandbox) described {
 	d := described{
 		TemplateID: templateOf(sb), Alias: templateOf(sb), SandboxID: outer(sb.ID), ClientID: "ramet", StartedAt: sb.CreatedAt, EndAt: endOf(sb),
-		CPUCount: int(math.Ceil(sb.Limits.CPUs)), MemoryMB: cmp.Or(sb.Limits.MemoryMiB, s.machine.memory), DiskSizeMB: cmp.Or(sb.Limits.DiskMiB, s.machine.disk),
+		CPUCount: int(math.Ceil(sb.Limits.CPUs)), MemoryMB: cmp.Or(sb.Limits.MemoryMiB, m.memory), DiskSizeMB: cmp.Or(sb.Limits.DiskMiB, m.disk),
 		State: states[sb.State], EnvdVersion: envdVersion, Metadata: map[string]string{},
 	}
 	for _, m := range sb.Volumes {
@@ -244,7 +244,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	if states[sb.State] == "" {
 		return api.NotFound("sandbox", outer(sb.ID))
 	}
-	d := s.describe(sb)
+	d := s.machine.describe(sb)
 	d.AccessToken, d.Domain = s.grants.Token(front.SessionOf(r.Context()), grant.Access, sb.ID), s.domain
 	d.Lifecycle = &lifecycle{OnTimeout: "kill", AutoResume: sb.Lifecycle != nil && sb.Lifecycle.AutoWake}
 	if sb.Labels()[metaAutoPause] == "true" {
@@ -305,7 +305,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := []described{}
 	for _, sb := range shown {
-		out = append(out, s.describe(sb))
+		out = append(out, s.machine.describe(sb))
 	}
 	return reply(w, http.StatusOK, out)
 }
