@@ -54,6 +54,9 @@ type FileInfo struct {
 	// ExactTarget is in JSON only, as Exact is.
 	ExactTarget []byte `json:"target_base64,omitempty" doc:"the bytes of the target, if they are not UTF-8"`
 	ETag        string `json:"etag,omitempty" doc:"changes with the file; of regular files and symbolic links"`
+	// Xattrs are extended attributes that a request asked for. Those with more than 4 KiB together, and what is not
+	// UTF-8, are left out.
+	Xattrs map[string]string `json:"xattrs,omitempty" hidden:"true"`
 	// Created says that writing the file made it.
 	Created bool `json:"created,omitempty" doc:"the file did not exist before it was written"`
 }
@@ -84,6 +87,13 @@ type FileRef struct {
 	User string
 	// NoFollow does not follow a symbolic link at the path.
 	NoFollow bool
+	// Owner is the user whom files that are written, and directories that are made, are given to; that of the request if
+	// empty.
+	Owner string
+	// Real has the description of a file tell its path without symbolic links.
+	Real bool
+	// Xattrs, if not empty, begins the names of the extended attributes that descriptions tell.
+	Xattrs string
 }
 
 // AnyETag stands for the ETag of any existing file, as in RFC 9110.
@@ -108,6 +118,8 @@ type WriteRequest struct {
 	IfNoneMatch []string
 	// New refuses to write to a file that exists.
 	New bool
+	// SetXattrs are the extended attributes of the file that begin with Xattrs, in place of those that it has.
+	SetXattrs map[string]string
 }
 
 // FileAction is the kind of a FileChange.

@@ -26,6 +26,9 @@ type File struct {
 	Path       []byte   `json:"path"`
 	User       string   `json:"user,omitempty"`
 	NoFollow   bool     `json:"no_follow,omitempty"`
+	Real       bool     `json:"real,omitempty"`
+	Xattrs     string   `json:"xattrs,omitempty"`
+	Owner      string   `json:"owner,omitempty"`
 	To         []byte   `json:"to,omitempty"`
 	Mode       *uint32  `json:"mode,omitempty"`
 	Atomic     bool     `json:"atomic,omitempty"`
@@ -45,6 +48,8 @@ type File struct {
 	IgnoreCase bool     `json:"ignore_case,omitempty"`
 	DebounceMS int      `json:"debounce_ms,omitempty"`
 	Every      bool     `json:"every,omitempty"`
+
+	SetXattrs map[string]string `json:"set_xattrs,omitempty"`
 }
 
 // Range is the body of a TypeRange packet. Data packets with the

@@ -68,7 +68,7 @@ func (p files) onWrite(ctx context.Context, ref, path string, do func(*launch.Se
 }
 
 func fileCall(verb wire.Verb, f api.FileRef) *wire.File {
-	return &wire.File{Verb: verb, Path: []byte(f.Path), User: f.User, NoFollow: f.NoFollow}
+	return &wire.File{Verb: verb, Path: []byte(f.Path), User: f.User, NoFollow: f.NoFollow, Owner: f.Owner, Real: f.Real, Xattrs: f.Xattrs}
 }
 
 // fileInfo makes a call that is answered with the description of a file.
@@ -124,6 +124,7 @@ func (p files) WriteFile(ctx context.Context, ref string, req api.WriteRequest, 
 	call := fileCall(wire.FileWrite, req.FileRef)
 	call.Mode, call.Atomic, call.Append, call.Parents = req.Mode, req.Atomic, req.Append, req.Parents
 	call.IfMatch, call.NoneMatch, call.New = req.IfMatch, req.IfNoneMatch, req.New
+	call.SetXattrs = req.SetXattrs
 	var info api.FileInfo
 	err := p.onWrite(ctx, ref, req.Path, func(s *launch.Sentry) error { return s.FileSend(ctx, call, from, &info) })
 	return &info, err

@@ -18,7 +18,7 @@ const removeBatch = 4096
 // Change makes a directory, moves, removes or changes modes, and describes the file after
 // it. alive is asked now and then whether to go on.
 func (fs *Files) Change(req *wire.File, alive func() error) (*api.FileInfo, error) {
-	o, err := fs.changeOp(req.User)
+	o, err := fs.changeOp(req)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (o *fileOp) mkdir(req *wire.File, name string) error {
 		mode = linux.FileMode(*req.Mode)
 	}
 	return fileError(name, o.do(func(root vfs.VirtualDentry) error {
-		err := o.vfs().MkdirAt(o.ctx, o.creds, kern.LinkAt(root, name), &vfs.MkdirOptions{Mode: mode})
+		err := o.makeDir(root, name, mode)
 		if req.Parents && linuxerr.Equals(linuxerr.EEXIST, err) {
 			if st, serr := o.stat(root, name, true); serr == nil && typeOf(st.Mode) == typeDir {
 				return nil

@@ -45,7 +45,7 @@ var zeros [extractBuffer]byte
 // limit of the disk, as for everybody in the sandbox. alive is asked now and then
 // whether to go on: a few bytes can stand for a large file of holes.
 func (fs *Files) Extract(req *wire.File, alive func() error, from io.Reader) (*api.ExtractResult, error) {
-	o, err := fs.changeOp(req.User)
+	o, err := fs.changeOp(req)
 	if err != nil {
 		return nil, err
 	}

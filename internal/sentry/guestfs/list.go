@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"path"
 	"regexp"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
+	"ramet.dev/ramet/internal/sentry/guestfs/names"
 )
 
 const (
@@ -29,17 +29,17 @@ const (
 
 // List calls each with the files of one page and returns where the next begins.
 func (fs *Files) List(req *wire.File, alive func() error, each func(*api.FileInfo) error) (*wire.Listed, error) {
-	o, err := fs.fileOp(req.User)
+	o, err := fs.requestOp(req)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGlob(string(req.Glob)); err != nil {
+	if err := names.CheckGlob(string(req.Glob)); err != nil {
 		return nil, err
 	}
 	out := &wire.Listed{}
 	last, count, size := "", 0, 0
 	w := &walk{op: o, alive: alive, depth: req.Depth, visit: func(e *walked) error {
-		if !selected(string(req.Glob), e.rel) {
+		if !names.Selected(string(req.Glob), e.rel) {
 			return nil
 		}
 		if count == req.Limit || size > maxPage {
@@ -48,7 +48,19 @@ func (fs *Files) List(req *wire.File, alive func() error, each func(*api.FileInf
 		}
 		last = e.rel
 		count++
+		if o.xattrs != "" {
+			err := o.do(func(root vfs.VirtualDentry) error {
+				o.tellXattrs(root, e.info)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
 		size += len(e.info.Path) + len(e.info.Target)
+		for name, value := range e.info.Xattrs {
+			size += len(name) + len(value)
+		}
 		return each(e.info)
 	}}
 	if err := w.run(string(req.Path), string(req.After)); err != nil && !errors.Is(err, errEnough) {
@@ -57,68 +69,13 @@ func (fs *Files) List(req *wire.File, alive func() error, each func(*api.FileInf
 	return out, nil
 }
 
-// selected reports whether a glob, see api.ListRequest, selects a relative
-// path. No glob selects all.
-func selected(glob, rel string) bool {
-	switch {
-	case glob == "":
-		return true
-	case !strings.Contains(glob, "/"):
-		ok, _ := path.Match(glob, path.Base(rel)) // its form was checked
-		return ok
-	}
-	return matchParts(strings.Split(strings.TrimPrefix(glob, "/"), "/"), strings.Split(rel, "/"))
-}
-
-// matchParts matches part by part; ** is any number of parts. It keeps which
-// parts of the glob may come next, so that its time is the product of both
-// lengths, whatever the glob.
-func matchParts(glob, parts []string) bool {
-	may := make([]bool, len(glob)+1)
-	may[0] = true
-	spread := func() {
-		for i, g := range glob {
-			if may[i] && g == "**" {
-				may[i+1] = true
-			}
-		}
-	}
-	spread()
-	for _, p := range parts {
-		next := make([]bool, len(glob)+1)
-		for i, g := range glob {
-			if !may[i] {
-				continue
-			}
-			if g == "**" {
-				next[i] = true
-			} else if ok, _ := path.Match(g, p); ok {
-				next[i+1] = true
-			}
-		}
-		may = next
-		spread()
-	}
-	return may[len(glob)]
-}
-
-// checkGlob refuses globs that path.Match cannot read.
-func checkGlob(glob string) error {
-	for part := range strings.SplitSeq(glob, "/") {
-		if _, err := path.Match(part, ""); err != nil {
-			return api.Invalid("glob", "%q is not a pattern: a '[' is not closed, or a '\\' ends it", glob)
-		}
-	}
-	return nil
-}
-
 // Search calls each with the files, or lines, that match.
 func (fs *Files) Search(req *wire.File, alive func() error, each func(*api.Match) error) (*wire.Listed, error) {
 	o, err := fs.fileOp(req.User)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGlob(string(req.Glob)); err != nil {
+	if err := names.CheckGlob(string(req.Glob)); err != nil {
 		return nil, err
 	}
 	s := &search{op: o, req: req, alive: alive, each: each}
@@ -168,7 +125,7 @@ func finder(req *wire.File) (func([]byte) bool, error) {
 
 func (s *search) visit(e *walked) error {
 	switch {
-	case !selected(string(s.req.Glob), e.rel):
+	case !names.Selected(string(s.req.Glob), e.rel):
 		return nil
 	case s.found == nil:
 		return s.add(&api.Match{File: *e.info})

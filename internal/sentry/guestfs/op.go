@@ -19,6 +19,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/gate"
+	"ramet.dev/ramet/internal/sentry/guestfs/names"
 	"ramet.dev/ramet/internal/sentry/kern"
 )
 
@@ -42,6 +43,10 @@ type fileOp struct {
 	fs    *Files
 	ctx   context.Context
 	creds *auth.Credentials
+	// owner is whom what is made is given to; nil for the user.
+	owner *auth.Credentials
+	// xattrs begins the names of the attributes that are told; empty for none.
+	xattrs string
 	// changes is whether it may change something, see gate.Gate.BeginChange.
 	changes bool
 }
@@ -51,12 +56,29 @@ type fileOp struct {
 const maxWalkPath = 16 << 10
 
 // changeOp is fileOp for an operation that changes something.
-func (fs *Files) changeOp(user string) (*fileOp, error) {
-	o, err := fs.fileOp(user)
+func (fs *Files) changeOp(req *wire.File) (*fileOp, error) {
+	o, err := fs.requestOp(req)
 	if err == nil {
 		o.changes = true
 	}
 	return o, err
+}
+
+// requestOp is fileOp for a request.
+func (fs *Files) requestOp(req *wire.File) (*fileOp, error) {
+	o, err := fs.fileOp(req.User)
+	if err != nil {
+		return nil, err
+	}
+	o.xattrs = req.Xattrs
+	if req.Owner != "" {
+		as, err := fs.fileOp(req.Owner)
+		if err != nil {
+			return nil, err
+		}
+		o.owner = as.creds
+	}
+	return o, nil
 }
 
 func (fs *Files) fileOp(user string) (*fileOp, error) {
@@ -135,6 +157,7 @@ func (o *fileOp) info(root vfs.VirtualDentry, name string, follow bool) (*api.Fi
 	if info.Type == typeSymlink {
 		info.Target, _ = o.vfs().ReadlinkAt(o.ctx, o.creds, kern.LinkAt(root, name)) // it may be gone by now
 	}
+	o.tellXattrs(root, info)
 	return info, nil
 }
 
@@ -277,7 +300,7 @@ func (o *fileOp) names(dir, after string, inclusive bool, most int) ([]string, e
 		return nil, err
 	}
 	defer o.release(held)
-	keep := &smallest{most: most}
+	keep := names.First(most)
 	for read := direntBatch; read == direntBatch; {
 		read = 0
 		err := o.do(func(vfs.VirtualDentry) error {
@@ -287,7 +310,7 @@ func (o *fileOp) names(dir, after string, inclusive bool, most int) ([]string, e
 				}
 				read++
 				if d.Name != "." && d.Name != ".." && (d.Name > after || inclusive && d.Name == after) {
-					keep.add(d.Name)
+					keep.Add(d.Name)
 				}
 				return nil
 			}))
@@ -296,7 +319,7 @@ func (o *fileOp) names(dir, after string, inclusive bool, most int) ([]string, e
 			return nil, err
 		}
 	}
-	return keep.sorted(), nil
+	return keep.Sorted(), nil
 }
 
 // below joins a directory and a name in it.
@@ -312,17 +335,50 @@ func below(dir, name string) (string, error) {
 
 // Stat describes a file.
 func (fs *Files) Stat(req *wire.File) (*api.FileInfo, error) {
-	o, err := fs.fileOp(req.User)
+	o, err := fs.requestOp(req)
 	if err != nil {
 		return nil, err
 	}
 	var info *api.FileInfo
 	name := string(req.Path)
 	err = o.do(func(root vfs.VirtualDentry) error {
-		info, err = o.info(root, name, !req.NoFollow)
+		if info, err = o.info(root, name, !req.NoFollow); err == nil && req.Real {
+			info.Path, err = o.real(root, name, !req.NoFollow)
+		}
 		return err
 	})
 	return info, fileError(name, err)
+}
+
+// real returns the path of the file at name without symbolic links.
+func (o *fileOp) real(root vfs.VirtualDentry, name string, follow bool) (string, error) {
+	pop := kern.PathAt(root, name)
+	pop.FollowFinalSymlink = follow
+	at, err := o.vfs().GetDentryAt(o.ctx, o.creds, pop, &vfs.GetDentryOptions{})
+	if err != nil {
+		return "", err
+	}
+	defer at.DecRef(o.ctx)
+	return o.vfs().PathnameWithDeleted(o.ctx, root, at)
+}
+
+// given has the attributes of a file that is given to the owner; nil if nothing is.
+func (o *fileOp) given() *vfs.SetStatOptions {
+	if o.owner == nil {
+		return nil
+	}
+	return &vfs.SetStatOptions{Stat: linux.Statx{
+		Mask: linux.STATX_UID | linux.STATX_GID, UID: uint32(o.owner.EffectiveKUID), GID: uint32(o.owner.EffectiveKGID),
+	}}
+}
+
+// makeDir makes a directory. root is that of a step.
+func (o *fileOp) makeDir(root vfs.VirtualDentry, name string, mode linux.FileMode) error {
+	err := o.vfs().MkdirAt(o.ctx, o.creds, kern.LinkAt(root, name), &vfs.MkdirOptions{Mode: mode})
+	if to := o.given(); err == nil && to != nil {
+		err = o.vfs().SetStatAt(o.ctx, o.creds, kern.LinkAt(root, strings.TrimRight(name, "/")), to)
+	}
+	return err
 }
 
 // makeParents makes the missing directories above name.
@@ -334,7 +390,7 @@ func (o *fileOp) makeParents(name string) error {
 			continue
 		}
 		err := o.do(func(root vfs.VirtualDentry) error {
-			return o.vfs().MkdirAt(o.ctx, o.creds, kern.LinkAt(root, dir[:i]), &vfs.MkdirOptions{Mode: 0o755})
+			return o.makeDir(root, dir[:i], 0o755)
 		})
 		if err != nil && !linuxerr.Equals(linuxerr.EEXIST, err) {
 			return fileError(dir[:i], err)

@@ -28,7 +28,7 @@ type OpenFile struct {
 
 // Open opens a regular file for reading. Close it.
 func (fs *Files) Open(req *wire.File) (*OpenFile, error) {
-	o, err := fs.fileOp(req.User)
+	o, err := fs.requestOp(req)
 	if err != nil {
 		return nil, err
 	}

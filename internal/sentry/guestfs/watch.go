@@ -85,7 +85,7 @@ func (w *watches) drop(wd int32) {
 
 // Watch begins to watch a file or directory. Close it.
 func (fs *Files) Watch(req *wire.File, alive func() error) (*Watcher, error) {
-	o, err := fs.fileOp(req.User)
+	o, err := fs.requestOp(req)
 	if err != nil {
 		return nil, err
 	}

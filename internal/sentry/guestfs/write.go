@@ -32,7 +32,7 @@ type FileWriter struct {
 
 // Create begins to write to a regular file.
 func (fs *Files) Create(req *wire.File) (*FileWriter, error) {
-	o, err := fs.changeOp(req.User)
+	o, err := fs.changeOp(req)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (w *FileWriter) finish(root vfs.VirtualDentry) error {
 	o := w.op
 	w.held.file.Dentry().InotifyWithParent(o.ctx, linux.IN_MODIFY, 0, vfs.PathEvent) // as write(2) does
 	if w.held.dir == nil {
-		return nil
+		return cmp.Or(w.give(), w.setXattrs())
 	}
 	if err := w.checkMatch(root); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (w *FileWriter) finish(root vfs.VirtualDentry) error {
 		// A user that may not give files away becomes the owner, as with any editor.
 		_ = w.held.file.SetStat(o.ctx, vfs.SetStatOptions{Stat: linux.Statx{Mask: linux.STATX_UID | linux.STATX_GID, UID: st.UID, GID: st.GID}})
 	}
-	if err := w.held.file.SetStat(o.ctx, modeStat(uint32(w.mode(mode)))); err != nil {
+	if err := cmp.Or(w.give(), w.held.file.SetStat(o.ctx, modeStat(uint32(w.mode(mode)))), w.setXattrs()); err != nil {
 		return err
 	}
 	var flags uint32
@@ -247,6 +247,18 @@ func (w *FileWriter) finish(root vfs.VirtualDentry) error {
 		return err
 	}
 	w.held.temp = "" // it is the file now
+	return nil
+}
+
+// give gives the file to the owner of the request. A file of the kernel, which was there before, may refuse.
+func (w *FileWriter) give() error {
+	to := w.op.given()
+	if to == nil {
+		return nil
+	}
+	if err := w.held.file.SetStat(w.op.ctx, *to); err != nil && w.made {
+		return err
+	}
 	return nil
 }
 

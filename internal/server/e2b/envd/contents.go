@@ -19,6 +19,8 @@ type written struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
 	Path string `json:"path"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // contents are those of files.
@@ -107,6 +109,11 @@ func (c *contents) write(w http.ResponseWriter, r *http.Request) {
 		body = z
 	}
 	media, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	metadata, err := metadataIn(r.Header)
+	if err != nil {
+		WriteError(w, err)
+		return
+	}
 	var all []written
 	put := func(p string, from io.Reader) error {
 		if p == "" {
@@ -115,13 +122,12 @@ func (c *contents) write(w http.ResponseWriter, r *http.Request) {
 		if at := s.absolute(p); slices.ContainsFunc(all, func(w written) bool { return w.Path == at }) {
 			return api.Invalid("body", "two files of the form go to %q: the first one was written", at)
 		}
-		f, err := c.svc.WriteFile(r.Context(), s.ID, api.WriteRequest{FileRef: s.ref(p), Parents: true}, from)
+		f, err := c.svc.WriteFile(r.Context(), s.ID, api.WriteRequest{FileRef: s.ref(p), Parents: true, SetXattrs: metadata}, from)
 		if err == nil {
-			all = append(all, written{Name: path.Base(f.Path), Type: "file", Path: f.Path})
+			all = append(all, written{Name: path.Base(f.Path), Type: "file", Path: f.Path, Metadata: metadataOf(f)})
 		}
 		return err
 	}
-	var err error
 	if media == "multipart/form-data" {
 		err = eachPart(body, params["boundary"], func(name string, from io.Reader) error { return put(cmp.Or(to, name), from) })
 		if err == nil && len(all) == 0 {

@@ -62,7 +62,7 @@ func (f *fake) WriteFile(_ context.Context, _ string, req api.WriteRequest, from
 	if err != nil {
 		return nil, api.Invalid("body", "%v", err)
 	}
-	f.wrote[req.Path] = req.User + ":" + string(b)
+	f.wrote[req.Path] = req.Owner + ":" + string(b)
 	return &api.FileInfo{Path: req.Path}, nil
 }
 

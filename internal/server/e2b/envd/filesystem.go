@@ -27,6 +27,8 @@ type (
 		ModifiedTime time.Time `json:"modifiedTime"`
 		Target       *string   `json:"symlinkTarget,omitempty"`
 		IsSymlink    bool      `json:"isSymlink,omitempty"`
+
+		Metadata map[string]string `json:"metadata,omitempty"`
 	}
 	entry struct {
 		Entry *entryInfo `json:"entry,omitempty"`
@@ -68,12 +70,13 @@ func (f *filesystem) route(a *Agent) {
 	unary(a, "/filesystem.Filesystem/RemoveWatcher", f.removeWatcher)
 }
 
-// ref returns the file that a path of a request means.
+// ref returns the file that a path of a request means. Files are read and written as root, and what is made is given to
+// the user.
 func (s *Sandbox) ref(p string) api.FileRef {
-	return api.FileRef{Path: s.absolute(p), User: s.user()}
+	return api.FileRef{Path: s.absolute(p), Owner: s.user(), Xattrs: metadataPrefix}
 }
 
-// describe returns what clients are told of a file. A symbolic link has the type of what it leads to.
+// describe returns what clients are told of a file. A symbolic link has the type and the mode of what it leads to.
 func (fs *filesystem) describe(ctx context.Context, s *Sandbox, f *api.FileInfo) *entryInfo {
 	mode, err := strconv.ParseUint(f.Mode, 8, 32)
 	if err != nil {
@@ -81,14 +84,19 @@ func (fs *filesystem) describe(ctx context.Context, s *Sandbox, f *api.FileInfo)
 	}
 	e := &entryInfo{
 		Name: path.Base(f.Path), Path: f.Path, Size: strconv.FormatInt(f.Size, 10), Mode: uint32(mode) & 0o7777,
-		Owner: userName(f.UID), Group: userName(f.GID), ModifiedTime: f.MTime.UTC(),
+		Owner: userName(f.UID), Group: userName(f.GID), ModifiedTime: f.MTime.UTC(), Metadata: metadataOf(f),
 	}
 	kind, bits := f.Type, iofs.FileMode(mode)&iofs.ModePerm
 	if f.Type == "symlink" {
 		e.IsSymlink, e.Target = true, &f.Target
 		bits |= iofs.ModeSymlink
-		if at, err := fs.svc.StatFile(ctx, s.ID, s.ref(f.Path)); err == nil {
-			kind = at.Type
+		ref := s.ref(f.Path)
+		ref.Real = true
+		if at, err := fs.svc.StatFile(ctx, s.ID, ref); err == nil {
+			kind, e.Target = at.Type, &at.Path
+			if mode, err := strconv.ParseUint(at.Mode, 8, 32); err == nil {
+				e.Mode = uint32(mode) & 0o7777
+			}
 		}
 	}
 	switch kind {

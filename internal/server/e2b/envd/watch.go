@@ -52,7 +52,7 @@ var eventTypes = map[string]string{
 // events calls f with the changes below a directory until ctx ends. It calls began when changes from then
 // on are told.
 func (fs *filesystem) events(ctx context.Context, s *Sandbox, dir string, in *watchRequest, began func() error, f func(fileEvent) error) error {
-	return fs.svc.WatchFiles(ctx, s.ID, api.WatchRequest{FileRef: api.FileRef{Path: dir, User: s.user()}, Recursive: in.Recursive, Every: true}, func(e api.FileEvents) error {
+	return fs.svc.WatchFiles(ctx, s.ID, api.WatchRequest{FileRef: s.ref(dir), Recursive: in.Recursive, Every: true}, func(e api.FileEvents) error {
 		if e.Ready {
 			if err := began(); err != nil {
 				return err

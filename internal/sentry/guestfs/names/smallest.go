@@ -1,4 +1,4 @@
-package guestfs
+package names
 
 import (
 	"container/heap"
@@ -7,13 +7,17 @@ import (
 	"strings"
 )
 
-// smallest keeps the first strings, in order, of many.
-type smallest struct {
+// Smallest keeps the first strings, in order, of many.
+type Smallest struct {
 	most int
 	heap stringHeap // of no more than most strings, the last of the order on top
 }
 
-func (s *smallest) add(name string) {
+// First returns a Smallest that keeps up to most strings.
+func First(most int) *Smallest { return &Smallest{most: most} }
+
+// Add keeps a string, if it is among the first.
+func (s *Smallest) Add(name string) {
 	if len(s.heap.StringSlice) < s.most {
 		heap.Push(&s.heap, strings.Clone(name))
 		return
@@ -24,8 +28,8 @@ func (s *smallest) add(name string) {
 	}
 }
 
-// sorted returns the strings that were kept, in order.
-func (s *smallest) sorted() []string {
+// Sorted returns the strings that were kept, in order.
+func (s *Smallest) Sorted() []string {
 	slices.Sort(s.heap.StringSlice)
 	return s.heap.StringSlice
 }
