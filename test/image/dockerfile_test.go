@@ -261,6 +261,54 @@ RUN ["guest", "write", "/work/own", "own\n"]
 	b.empty()
 }
 
+// TestWarm keeps the processes of a command in a snapshot, from which sandboxes are created.
+func TestWarm(t *testing.T) {
+	b := newBuilds(t)
+	img := b.must("FROM box\nWORKDIR /srv\nHEALTHCHECK CMD [\"guest\", \"cat\", \"/srv/kept\"]\n", func(r *build.Request) { r.Name = "app-cold" })
+	warm := func(command ...string) (*api.Snapshot, error) {
+		if err := build.CheckWarm(t.Context(), b.c, "app"); err != nil {
+			return nil, err
+		}
+		b.out.Reset()
+		return build.Warm(t.Context(), b.c, build.WarmRequest{Image: img, Name: "app", Command: command, Out: &b.out})
+	}
+	health := img.Healthcheck
+	img.Healthcheck = nil // the end of the command counts
+	if _, err := warm("guest", "say", "err:no port", "exit:3"); err == nil || !strings.Contains(err.Error(), "it ended with exit code 3") {
+		t.Errorf("a command that fails: %v", err)
+	}
+	b.said("no port")
+	b.empty()
+	if _, err := b.c.Snapshots.Get(t.Context(), "app"); api.CodeOf(err) != api.CodeNotFound {
+		t.Errorf("a command that fails has a snapshot: %v", err)
+	}
+	if _, err := warm("guest", "say", "in the background"); err != nil {
+		t.Error(err)
+	}
+	img.Healthcheck = health
+	for range 2 { // the second one replaces the first one
+		if _, err := warm("guest", "say", "up", "sleep:1h"); err != nil {
+			t.Fatal(err)
+		}
+		b.empty()
+	}
+	s := b.n.CreateFrom("app", "one")
+	processes, err := b.c.Processes.List(t.Context(), s.ID, false)
+	if err != nil || len(processes) != 1 || processes[0].Command != "guest say up sleep:1h" {
+		t.Errorf("processes are %+v: %v", processes, err)
+	}
+	if s.Lifecycle != nil && s.Lifecycle.IdleTimeoutMS != 0 || s.Cwd != "/srv" {
+		t.Errorf("the sandbox has lifecycle %+v and directory %s", s.Lifecycle, s.Cwd)
+	}
+	if err := b.n.Machine.Destroy(harness.AsOwner, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.must("FROM box\nWORKDIR /srv\n", nil) // an image of the name of the snapshot
+	if _, err := warm("guest", "say", "up"); api.CodeOf(err) != api.CodeNameTaken {
+		t.Errorf("a name that an image has: %v", err)
+	}
+}
+
 // TestDockerfileFails has builds that fail at several points. Neither a sandbox nor an image is left.
 func TestDockerfileFails(t *testing.T) {
 	b := newBuilds(t)

@@ -33,13 +33,15 @@ type buildFlags struct {
 	args     []string
 	secrets  []string
 	network  string
+	warm     string
+	ready    string
 	noCache  bool
 	pull     bool
 }
 
 // dockerfileOptions are those that only a Dockerfile has, and packageOptions those that only packages have.
 var (
-	dockerfileOptions = []string{"file", "tag", "target", "build-arg", "secret", "network", "no-cache", "pull"}
+	dockerfileOptions = []string{"file", "tag", "target", "build-arg", "secret", "network", "warm", "ready", "no-cache", "pull"}
 	packageOptions    = []string{"from", "suite", "include"}
 )
 
@@ -86,6 +88,8 @@ Otherwise the image NAME is made of packages, from the mirrors that this machine
 	f.StringArrayVar(&o.args, "build-arg", nil, "value of an ARG of the Dockerfile as NAME=VALUE, or NAME for the value of the environment; may be repeated")
 	f.StringArrayVar(&o.secrets, "secret", nil, "secret for RUN --mount=type=secret, as id=ID,src=FILE or id=ID,env=NAME; no image and no snapshot has it; may be repeated")
 	f.StringVar(&o.network, "network", "open", "network of RUN: open for public addresses, none, or another profile (see 'ramet network profiles')")
+	f.StringVar(&o.warm, "warm", "", "command to run in a sandbox of the image; the snapshot NAME with its processes is what create starts from, and the image is named NAME-cold")
+	f.StringVar(&o.ready, "ready", "", "command that succeeds once that of --warm is ready (default the health check of the image, or else the end of the command)")
 	f.BoolVar(&o.noCache, "no-cache", false, "run all steps of the Dockerfile again")
 	f.BoolVar(&o.pull, "pull", false, "ask the registries for newer base images of the Dockerfile")
 	values.QuietVar(f, &o.quiet)
@@ -131,6 +135,16 @@ func (g *Group) buildDockerfile(ctx context.Context, c *client.Client, o *buildF
 	if err := files.ReadIgnore(ignores...); err != nil {
 		return err
 	}
+	if o.ready != "" && o.warm == "" {
+		return api.Invalid("ready", "it is about a command of --warm")
+	}
+	state := name
+	if o.warm != "" {
+		if err := build.CheckWarm(ctx, c, name); err != nil {
+			return err
+		}
+		name += "-cold"
+	}
 	req := build.Request{
 		File: file, Text: text, Context: files, Name: name, Target: o.target, Args: buildArgs, Secrets: secrets, NoCache: o.noCache, Pull: o.pull, Out: g.Err,
 	}
@@ -142,11 +156,18 @@ func (g *Group) buildDockerfile(ctx context.Context, c *client.Client, o *buildF
 		req.Out = &tail{buffer: &said}
 	}
 	img, err := build.Run(ctx, c, req)
+	var snap *api.Snapshot
+	if err == nil && o.warm != "" {
+		snap, err = build.Warm(ctx, c, build.WarmRequest{Image: img, Name: state, Command: build.Shell(o.warm), Ready: build.Shell(o.ready), Network: req.Network, Out: req.Out})
+	}
 	if err != nil {
 		if said.Len() > 0 && !g.JSON {
 			_, _ = g.Err.Write(said.Bytes()) // the reason for the failure
 		}
 		return err
+	}
+	if snap != nil {
+		return g.Show(snap, console.Line(snap.ID))
 	}
 	return g.Show(img, console.Line(img.ID))
 }
