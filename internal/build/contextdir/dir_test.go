@@ -176,14 +176,14 @@ func TestLimits(t *testing.T) {
 	if _, err := d.Select(t.Context(), []string{"d"}); api.CodeOf(err) != api.CodeLimit {
 		t.Errorf("three files of two: %v", err)
 	}
-	d, dir := open(t, map[string]string{"a": "123", "big": strings.Repeat("x", maxText+1)}, Limits{Bytes: 2})
+	d, _ = open(t, map[string]string{"a": "123", "big": strings.Repeat("x", maxText+1)}, Limits{Bytes: 2})
 	if _, err := d.Select(t.Context(), []string{"a"}); api.CodeOf(err) != api.CodeLimit {
 		t.Errorf("three bytes of two: %v", err)
 	}
 	if _, err := d.Text("big"); api.CodeOf(err) != api.CodeInvalid {
 		t.Errorf("a large Dockerfile: %v", err)
 	}
-	d, dir = open(t, map[string]string{"a": "123"}, Limits{})
+	d, dir := open(t, map[string]string{"a": "123"}, Limits{})
 	s, err := d.Select(t.Context(), []string{"a"})
 	if err != nil {
 		t.Fatal(err)
