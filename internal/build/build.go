@@ -43,9 +43,12 @@ type Request struct {
 	Args    map[string]string
 	Network *api.NetworkRequest // of RUN; nil for none
 	Secrets map[string]string   // of RUN --mount=type=secret, by id
-	NoCache bool
-	Pull    bool      // base images are asked for at their registries, also if they are there
-	Out     io.Writer // steps and the output of their commands
+	// TrustHostCA is whether steps with a network trust the authorities of the host, which the image has then too; nil
+	// for the default of sandboxes.
+	TrustHostCA *bool
+	NoCache     bool
+	Pull        bool      // base images are asked for at their registries, also if they are there
+	Out         io.Writer // steps and the output of their commands
 }
 
 // builder carries out one build.
@@ -84,8 +87,12 @@ func Run(ctx context.Context, c *client.Client, req Request) (_ *api.Image, err 
 	for id := range req.Secrets {
 		secrets[id] = true
 	}
+	setting := ""
+	if req.TrustHostCA != nil && !*req.TrustHostCA {
+		setting = "no authorities of the host"
+	}
 	plan, err := file.Plan(dockerfile.Options{
-		Target: req.Target, Args: req.Args, NoNet: req.Network == nil, Secrets: secrets, Image: b.image,
+		Target: req.Target, Args: req.Args, NoNet: req.Network == nil, Setting: setting, Secrets: secrets, Image: b.image,
 		Context: func(s dockerfile.Sources) (dockerfile.Files, error) { return req.Context.Select(ctx, s.Patterns) },
 	})
 	if err != nil {
@@ -225,6 +232,11 @@ func (b *builder) make(stage *dockerfile.Stage) error {
 	}
 	w := &worker{builder: b, from: from}
 	for i, step := range stage.Steps[first:] {
+		for _, source := range step.Sources() {
+			if err := b.make(source); err != nil {
+				return err // it has the line in that stage
+			}
+		}
 		b.say("%s", b.label(stage, first+i, step))
 		if err := w.carryOut(step); err != nil {
 			return api.Errorf(api.CodeOf(err), "%s:%d: %w", b.File, step.Line, err)
@@ -250,7 +262,7 @@ func (b *builder) start(from state, volumes ...api.VolumeMount) (string, error) 
 		network = closed()
 	}
 	sb, err := b.client.Sandboxes.Create(b.ctx, api.CreateRequest{
-		Image: from.ref(), Pull: api.PullNever, Network: network, Volumes: volumes,
+		Image: from.ref(), Pull: api.PullNever, Network: network, Volumes: volumes, TrustHostCA: b.TrustHostCA,
 		Lifecycle: &api.LifecycleRequest{IdleTimeoutMS: &idle, IdleAction: api.IdleDestroy},
 	})
 	if err != nil {

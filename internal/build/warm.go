@@ -28,7 +28,9 @@ type WarmRequest struct {
 	// there is none either, Command is ready when it has ended.
 	Ready   []string
 	Network *api.NetworkRequest // while it becomes ready; nil for none
-	Out     io.Writer
+	// TrustHostCA is as of Request.
+	TrustHostCA *bool
+	Out         io.Writer
 }
 
 // CheckWarm returns an error if a name cannot be that of a warm state.
@@ -49,7 +51,7 @@ func CheckWarm(ctx context.Context, c *client.Client, name string) error {
 // Warm runs a command in a sandbox of an image and makes a snapshot of it with its processes. A snapshot of that name
 // is replaced.
 func Warm(ctx context.Context, c *client.Client, req WarmRequest) (*api.Snapshot, error) {
-	b := &builder{Request: Request{Network: req.Network, Out: req.Out}, client: c, ctx: ctx}
+	b := &builder{Request: Request{Network: req.Network, TrustHostCA: req.TrustHostCA, Out: req.Out}, client: c, ctx: ctx}
 	defer b.end()
 	id, err := b.start(state{image: req.Image.ID})
 	if err != nil {

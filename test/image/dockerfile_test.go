@@ -319,6 +319,7 @@ func TestDockerfileFails(t *testing.T) {
 		"FROM box\nRUN [\"guest\", \"say\", \"x\"]\nONBUILD RUN x\n":    "Dockerfile:3: ONBUILD",
 		"FROM box\nRUN [\"guest\", \"say\", \"x\"]\nCOPY none /\n":      "Dockerfile:3: COPY: \"none\" is not in the build context",
 		"FROM box\nCOPY a /\nCOPY --from=0 /none /\n":                   "Dockerfile:3: COPY --from=0 is no stage",
+		"FROM box AS x\nRUN [\"none\"]\nFROM box\nCOPY --from=x / /\n":  "Dockerfile:2: ",
 		"FROM box AS x\nFROM box\nCOPY --from=x /none /\n":              "Dockerfile:3: COPY --from=x: ",
 		"FROM box\nCOPY --chown=nobody:none a /\n":                      "Dockerfile:2: ",
 		"FROM box\nCOPY a /bin/guest/\n":                                "Dockerfile:2: ",

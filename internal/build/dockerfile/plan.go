@@ -28,6 +28,8 @@ type Options struct {
 	Target string            // a stage; the last one if empty
 	Args   map[string]string // values of ARG
 	NoNet  bool              // RUN has no network
+	// Setting is what else decides the result of steps, in the words of the caller.
+	Setting string
 	// Secrets are the ids of those that the build was given.
 	Secrets map[string]bool
 	// Image returns the image with a reference. It is called after all instructions were checked.
@@ -83,6 +85,22 @@ type Step struct {
 	Run  *Run
 	Copy *Copy
 	Dir  *Dir
+}
+
+// Sources returns the stages that the step takes files of.
+func (s *Step) Sources() (stages []*Stage) {
+	if s.Copy != nil && s.Copy.From != nil {
+		stages = append(stages, s.Copy.From)
+	}
+	if s.Run == nil {
+		return stages
+	}
+	for _, m := range s.Run.Mounts {
+		if m.Copy != nil && m.Copy.From != nil {
+			stages = append(stages, m.Copy.From)
+		}
+	}
+	return stages
 }
 
 // Run is a command.
@@ -317,7 +335,7 @@ func (p *planner) stage(i int) (*Stage, error) {
 		if s.Image, err = p.opt.Image(ref); err != nil {
 			return nil, p.located(api.CodeOf(err), line(source.Location), "FROM %s: %w", ref, err)
 		}
-		s.key, s.Config = keyOf("image", s.Image.ID), clone(s.Image.ImageConfig)
+		s.key, s.Config = keyOf("image", s.Image.ID, p.opt.Setting), clone(s.Image.ImageConfig)
 	}
 	for _, c := range source.Commands {
 		if err := b.add(c); err != nil {
@@ -341,7 +359,7 @@ func (p *planner) imageStage(ref string, at int) (*Stage, error) {
 	if err != nil {
 		return nil, p.located(api.CodeOf(err), at, "COPY --from=%s: %w", ref, err)
 	}
-	s := &Stage{Name: ref, Image: img, Config: clone(img.ImageConfig), key: keyOf("image", img.ID)}
+	s := &Stage{Name: ref, Image: img, Config: clone(img.ImageConfig), key: keyOf("image", img.ID, p.opt.Setting)}
 	p.images[ref] = s
 	p.plan.Stages = append(p.plan.Stages, s)
 	return s, nil

@@ -106,6 +106,16 @@ HEALTHCHECK --interval=1s --retries=2 CMD check
 	}
 }
 
+// TestPath adds to the PATH of an image that has none.
+func TestPath(t *testing.T) {
+	opt := options()
+	opt.Image = func(string) (*api.Image, error) { return &api.Image{ID: "img_a"}, nil }
+	p := plan(t, "FROM a\nENV PATH=/opt/bin:$PATH\nRUN x\n", opt)
+	if got := p.Target().Steps[0].Run.Env["PATH"]; got != "/opt/bin:"+defaultPath || p.Target().Config.Env[0] != "PATH="+got {
+		t.Errorf("PATH is %s, and in the image %v", got, p.Target().Config.Env)
+	}
+}
+
 func TestHereDocuments(t *testing.T) {
 	p := plan(t, `FROM base
 RUN <<EOF

@@ -28,9 +28,13 @@ type stager struct {
 	hasCmd bool              // CMD is of this stage
 }
 
+// defaultPath is the PATH of commands where an image has none.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // env returns the variables that instructions see: arguments, and over them the environment.
 func (b *stager) env() map[string]string {
-	env := maps.Clone(b.args)
+	env := map[string]string{"PATH": defaultPath}
+	maps.Copy(env, b.args)
 	for _, kv := range b.stage.Config.Env {
 		name, value, _ := strings.Cut(kv, "=")
 		env[name] = value

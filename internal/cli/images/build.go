@@ -35,13 +35,14 @@ type buildFlags struct {
 	network  string
 	warm     string
 	ready    string
+	trust    bool
 	noCache  bool
 	pull     bool
 }
 
 // dockerfileOptions are those that only a Dockerfile has, and packageOptions those that only packages have.
 var (
-	dockerfileOptions = []string{"file", "tag", "target", "build-arg", "secret", "network", "warm", "ready", "no-cache", "pull"}
+	dockerfileOptions = []string{"file", "tag", "target", "build-arg", "secret", "network", "trust-host-ca", "warm", "ready", "no-cache", "pull"}
 	packageOptions    = []string{"from", "suite", "include"}
 )
 
@@ -88,6 +89,7 @@ Otherwise the image NAME is made of packages, from the mirrors that this machine
 	f.StringArrayVar(&o.args, "build-arg", nil, "value of an ARG of the Dockerfile as NAME=VALUE, or NAME for the value of the environment; may be repeated")
 	f.StringArrayVar(&o.secrets, "secret", nil, "secret for RUN --mount=type=secret, as id=ID,src=FILE or id=ID,env=NAME; no image and no snapshot has it; may be repeated")
 	f.StringVar(&o.network, "network", "open", "network of RUN: open for public addresses, none, or another profile (see 'ramet network profiles')")
+	f.BoolVar(&o.trust, "trust-host-ca", true, "with a network, steps trust the certificate authorities of this host that the base image lacks, and so does the image")
 	f.StringVar(&o.warm, "warm", "", "command to run in a sandbox of the image; the snapshot NAME with its processes is what create starts from, and the image is named NAME-cold")
 	f.StringVar(&o.ready, "ready", "", "command that succeeds once that of --warm is ready (default the health check of the image, or else the end of the command)")
 	f.BoolVar(&o.noCache, "no-cache", false, "run all steps of the Dockerfile again")
@@ -148,6 +150,9 @@ func (g *Group) buildDockerfile(ctx context.Context, c *client.Client, o *buildF
 	req := build.Request{
 		File: file, Text: text, Context: files, Name: name, Target: o.target, Args: buildArgs, Secrets: secrets, NoCache: o.noCache, Pull: o.pull, Out: g.Err,
 	}
+	if !o.trust {
+		req.TrustHostCA = &o.trust
+	}
 	if o.network != "none" {
 		req.Network = &api.NetworkRequest{Profile: o.network}
 	}
@@ -158,7 +163,7 @@ func (g *Group) buildDockerfile(ctx context.Context, c *client.Client, o *buildF
 	img, err := build.Run(ctx, c, req)
 	var snap *api.Snapshot
 	if err == nil && o.warm != "" {
-		snap, err = build.Warm(ctx, c, build.WarmRequest{Image: img, Name: state, Command: build.Shell(o.warm), Ready: build.Shell(o.ready), Network: req.Network, Out: req.Out})
+		snap, err = build.Warm(ctx, c, build.WarmRequest{Image: img, Name: state, Command: build.Shell(o.warm), Ready: build.Shell(o.ready), Network: req.Network, TrustHostCA: req.TrustHostCA, Out: req.Out})
 	}
 	if err != nil {
 		if said.Len() > 0 && !g.JSON {
