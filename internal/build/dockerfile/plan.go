@@ -210,7 +210,9 @@ func (p *planner) argument(arg instructions.KeyValuePairOptional, env map[string
 	if arg.Value == nil {
 		return "", false, nil
 	}
-	value, err = p.expand(*arg.Value, env)
+	if value, err = p.expand(*arg.Value, env); err == nil {
+		err = boundedVariable(arg.Key, value)
+	}
 	return value, true, err
 }
 
@@ -224,9 +226,39 @@ func (v variables) Get(name string) (string, bool) {
 
 func (v variables) Keys() []string { return slices.Sorted(maps.Keys(v)) }
 
+const (
+	// maxVariable bounds the value that an instruction gives a variable, in bytes.
+	maxVariable = 16 << 10
+	// maxExpansion bounds the text that variables make of a word, in bytes: variables that contain each other grow fast.
+	maxExpansion = 16 << 20
+)
+
 func (p *planner) expand(word string, env map[string]string) (string, error) {
+	if err := boundedExpansion(word, env); err != nil {
+		return "", err
+	}
 	value, _, err := p.lex.ProcessWord(word, variables(env))
 	return value, err
+}
+
+// boundedExpansion returns an error if a word might become too long.
+func boundedExpansion(word string, env map[string]string) error {
+	longest := 0
+	for _, value := range env {
+		longest = max(longest, len(value))
+	}
+	if strings.Count(word, "$")*longest > maxExpansion {
+		return fmt.Errorf("the variables of %.40q are longer than %d MiB together", word, maxExpansion>>20)
+	}
+	return nil
+}
+
+// boundedVariable returns an error if the value of a variable is too long.
+func boundedVariable(name, value string) error {
+	if len(value) > maxVariable {
+		return fmt.Errorf("%s has %d bytes: a variable may have %d KiB", name, len(value), maxVariable>>10)
+	}
+	return nil
 }
 
 // base returns what a FROM means: a stage, or the reference of an image.

@@ -56,6 +56,9 @@ func (b *stager) add(c instructions.Command) error {
 		lex := shell.NewLex('\\')
 		lex.SkipProcessQuotes = true
 		if err := ex.ExpandRaw(func(word string) (string, error) {
+			if err := boundedExpansion(word, env); err != nil {
+				return "", err
+			}
 			text, _, err := lex.ProcessWord(word, variables(env))
 			return text, err
 		}); err != nil {
@@ -68,6 +71,9 @@ func (b *stager) add(c instructions.Command) error {
 		return b.arg(c)
 	case *instructions.EnvCommand:
 		for _, kv := range c.Env {
+			if err := boundedVariable(kv.Key, kv.Value); err != nil {
+				return err
+			}
 			config.Env = setEnv(config.Env, kv.Key, kv.Value)
 		}
 	case *instructions.LabelCommand:
@@ -163,9 +169,16 @@ func with(list []string, text string) []string {
 	return list
 }
 
+// maxPorts bounds the ports of an image.
+const maxPorts = 1 << 17
+
 // expose adds ports, whose protocol is tcp if none is given.
 func (b *stager) expose(c *instructions.ExposeCommand, env map[string]string) error {
+	all := b.stage.Config.Ports
 	for _, text := range c.Ports {
+		if err := boundedExpansion(text, env); err != nil {
+			return err
+		}
 		ports, err := b.lex.ProcessWords(text, variables(env))
 		if err != nil {
 			return err
@@ -185,10 +198,15 @@ func (b *stager) expose(c *instructions.ExposeCommand, env map[string]string) er
 				return fmt.Errorf("EXPOSE %s is no port: PORT, PORT/tcp, PORT/udp and FIRST-LAST are", port)
 			}
 			for n := low; n <= high; n++ {
-				b.stage.Config.Ports = with(b.stage.Config.Ports, fmt.Sprintf("%d/%s", n, strings.ToLower(protocol)))
+				all = append(all, fmt.Sprintf("%d/%s", n, strings.ToLower(protocol)))
+			}
+			if len(all) > maxPorts {
+				return fmt.Errorf("EXPOSE has more than %d ports", maxPorts)
 			}
 		}
 	}
+	slices.Sort(all)
+	b.stage.Config.Ports = slices.Compact(all)
 	return nil
 }
 
