@@ -501,7 +501,7 @@ func TestExportAndCommit(t *testing.T) {
 				return api.Errorf(api.CodeCorrupt, "page 7 is none")
 			},
 			CommitFunc: func(_ context.Context, ref string, req api.CommitRequest, progress func(api.Progress)) (*api.Image, error) {
-				got = fmt.Sprint(ref, req)
+				got = fmt.Sprint(ref, req.Name, req.Message, req.Replace, req.Config.Cmd, req.Config.Labels)
 				progress(api.Progress{Phase: "pack"})
 				return &api.Image{ID: "img_aaaaaaaaaaaaaaaa"}, nil
 			},
@@ -523,8 +523,8 @@ func TestExportAndCommit(t *testing.T) {
 		t.Errorf("Export to a full disk: %v", err)
 	}
 	var phases string
-	img, err := c.Images.Commit(t.Context(), "x", api.CommitRequest{Name: "n", Message: "m"}, func(p api.Progress) { phases += p.Phase })
-	if err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || got != "x{n m false}" || phases != "pack" {
+	img, err := c.Images.Commit(t.Context(), "x", api.CommitRequest{Name: "n", Message: "m", Config: &api.ImageConfig{Cmd: []string{"c"}, Labels: map[string]string{"l": "v"}}}, func(p api.Progress) { phases += p.Phase })
+	if err != nil || img.ID != "img_aaaaaaaaaaaaaaaa" || got != "xnmfalse [c] map[l:v]" || phases != "pack" {
 		t.Errorf("Commit: %+v, %v after %s, %s", img, err, got, phases)
 	}
 }
