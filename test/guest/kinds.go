@@ -118,6 +118,7 @@ func startKinds(names []string) error {
 
 // keepKinds is a process that keeps kinds of objects and checks them for whoever connects.
 func keepKinds(names []string) (int, error) {
+	unix.CloseOnExec(3) // else programs that this process starts keep it open
 	ready := os.NewFile(3, "ready")
 	checks := map[string]func() error{}
 	var said []string // of each kind, when the process can be asked

@@ -327,6 +327,12 @@ func waiting(wait func() error) kind {
 		ended := make(chan error, 1)
 		go func() {
 			runtime.LockOSThread()
+			// The runtime interrupts threads that have run for long, also on their way into a call.
+			urgent := unix.Sigset_t{Val: [16]uint64{1 << (unix.SIGURG - 1)}}
+			if err := unix.PthreadSigmask(unix.SIG_BLOCK, &urgent, nil); err != nil {
+				ended <- err
+				return
+			}
 			ended <- wait()
 		}()
 		return func() error {
