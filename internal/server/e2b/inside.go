@@ -35,11 +35,12 @@ type inside struct {
 
 var hostPattern = regexp.MustCompile(`^([0-9]{1,5})-([a-z0-9]{16})\.`)
 
-// target returns the sandbox and the port that a request is for; neither if it is for the service.
+// target returns the sandbox and the port that a request is for; neither if it is for the service. A request says it by
+// headers, or by the name of its host, whatever the domain is: also without TLS, as proxies pass it on.
 func target(r *http.Request) (id string, port int, err error) {
 	name, number := r.Header.Get("E2b-Sandbox-Id"), r.Header.Get("E2b-Sandbox-Port")
 	if name == "" {
-		m := hostPattern.FindStringSubmatch(r.Host)
+		m := hostPattern.FindStringSubmatch(strings.ToLower(r.Host))
 		if m == nil {
 			return "", 0, nil
 		}
@@ -52,7 +53,7 @@ func target(r *http.Request) (id string, port int, err error) {
 	if err != nil || p == 0 {
 		return "", 0, api.Invalid("E2b-Sandbox-Port", "%.40q is not a port from 1 to 65535", number)
 	}
-	id = inner(name)
+	id = inner(strings.ToLower(name))
 	if !api.IsID(api.KindSandbox, id) {
 		return "", 0, api.NotFound("sandbox", name)
 	}
