@@ -92,7 +92,7 @@ def files(s):
     s.commands.run("ln -s b.txt a/link; mkdir -p a/deep/er; chmod 600 a/b.txt")
     found = {e.name: e for e in s.files.list("a")}
     assert sorted(found) == ["1", "2", "b.txt", "deep", "gz", "link"], found
-    assert found["link"].symlink_target == "b.txt" and found["b.txt"].permissions == "-rw-------" and found["b.txt"].size == 4
+    assert found["link"].symlink_target == f"{home}/a/b.txt" and found["b.txt"].permissions == "-rw-------" and found["b.txt"].size == 4
     assert f"{home}/a/deep/er" in [e.path for e in s.files.list("a", depth=2)]
     assert s.files.get_info("a").type.value == "dir"
     assert s.files.make_dir("d/e") and not s.files.make_dir("d/e")
