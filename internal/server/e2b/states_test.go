@@ -13,13 +13,6 @@ import (
 
 // TestAPausedSandboxIsNotThere: what is in it answers as if there were none, unless requests wake it.
 func TestAPausedSandboxIsNotThere(t *testing.T) {
-	svc := &apitest.Service{}
-	all := keys{"a": api.ScopeAdmin}
-	all.install(svc)
-	session, err := svc.SessionOf(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
 		state api.State
 		wakes bool
@@ -28,6 +21,12 @@ func TestAPausedSandboxIsNotThere(t *testing.T) {
 		{api.StateRunning, false, true}, {api.StateHibernated, false, false}, {api.StatePaused, false, false}, {api.StatePaused, true, false},
 		{api.StateHibernated, true, true}, {"", false, false},
 	} {
+		svc := &apitest.Service{} // each server reads its own in the background
+		keys{"a": api.ScopeAdmin}.install(svc)
+		session, err := svc.SessionOf(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
 		svc.ListFunc = func(context.Context, api.ListFilter) ([]api.Sandbox, error) {
 			if c.state == "" {
 				return nil, nil
