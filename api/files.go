@@ -118,7 +118,7 @@ type WriteRequest struct {
 	IfNoneMatch []string
 	// New refuses to write to a file that exists.
 	New bool
-	// SetXattrs are the extended attributes of the file that begin with Xattrs, in place of those that it has.
+	// SetXattrs replaces the extended attributes of the file whose names begin with Xattrs.
 	SetXattrs map[string]string
 }
 

@@ -30,6 +30,12 @@ type Isolation struct {
 	CgroupKind  string `json:"cgroup_kind,omitempty" enum:"v1,v2" doc:"absent without a control group"`
 }
 
+// How a limit of memory is kept, see Isolation.MemoryLimit.
+const (
+	MemoryEnforced = "enforced"
+	MemoryWatched  = "watched"
+)
+
 // FreshRandomness is a requirement that a fork or a restore can have.
 const FreshRandomness = "fresh-randomness"
 

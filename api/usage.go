@@ -75,7 +75,7 @@ type Disk struct {
 	PrivateMiB float64 `json:"private_mib" doc:"size of the sandbox's own file on the host's disk: the pages that it wrote, also if only its children or snapshots still use them, without those of its ancestors; if it is hibernated, the size of its state on disk with its memory"`
 }
 
-// Trace says what a sandbox's kernel does: for reports about one that does not answer.
+// Trace has the tasks of a sandbox, the stacks of its kernel and the end of the kernel's log.
 type Trace struct {
 	Now string `json:"now" doc:"tasks of the sandbox, one a line with thread, process and state, then the stacks of its kernel; at most 64 KiB"`
 	// Missing says why Now is empty.

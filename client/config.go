@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -25,6 +27,11 @@ type Config struct {
 	// IdempotencyKey, if it is set, has the daemon do each change once, however often
 	// clients with this key make the same changes in the same order.
 	IdempotencyKey string
+}
+
+// NobodyListens reports whether err says that no daemon runs: there is no socket, or only that of a dead daemon.
+func NobodyListens(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // New returns a client of the daemon at address, without a token. It does not connect.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
 	"ramet.dev/ramet/internal/cli/console"
 )
 
@@ -45,7 +46,7 @@ func (a *app) statusCommand() *cobra.Command {
 func (a *app) showStatus(ctx context.Context) error {
 	c, h, err := a.Reach(ctx, false)
 	if err != nil {
-		if a.Host() != "" || !isNotRunning(err) {
+		if a.Host() != "" || !client.NobodyListens(err) {
 			return err
 		}
 		if err := a.Show(daemonStatus{}, console.Line("no daemon is running: the next command starts one")); err != nil {
@@ -69,11 +70,6 @@ func (a *app) showStatus(ctx context.Context) error {
 	return a.Show(st, console.Pairs(pairs...))
 }
 
-// isNotRunning reports whether an error says that nobody listens at the daemon's socket.
-func isNotRunning(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)
-}
-
 func (a *app) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "stop", Short: "Stop the daemon; its sandboxes run on", Args: cobra.NoArgs,
@@ -89,7 +85,7 @@ func (a *app) stopDaemon(ctx context.Context) error {
 	}
 	c, h, err := a.Reach(ctx, false)
 	if err != nil {
-		if isNotRunning(err) {
+		if client.NobodyListens(err) {
 			return a.Show(daemonStatus{}, console.Line("no daemon is running"))
 		}
 		return err

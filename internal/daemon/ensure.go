@@ -47,10 +47,10 @@ func Connect(ctx context.Context, p paths.Paths) (*client.Client, api.Health, er
 // the daemon is ready, or says why it cannot be.
 func Ensure(ctx context.Context, p paths.Paths) (*client.Client, api.Health, error) {
 	c, h, err := Connect(ctx, p)
-	if api.CodeOf(err) == api.CodeUnavailable && !nobodyListens(err) {
+	if api.CodeOf(err) == api.CodeUnavailable && !client.NobodyListens(err) {
 		c, h, err = Connect(ctx, p) // it may have died while it was asked
 	}
-	if err == nil || !nobodyListens(err) {
+	if err == nil || !client.NobodyListens(err) {
 		return c, h, err
 	}
 	if err := errors.Join(p.MakeRuntime(), p.MakeData()); err != nil {
@@ -63,19 +63,13 @@ func Ensure(ctx context.Context, p paths.Paths) (*client.Client, api.Health, err
 	// The daemon releases the lock when it listens; then this only closes.
 	defer startLock.Close()
 	c, h, err = Connect(ctx, p) // another command may have been faster
-	if err == nil || !nobodyListens(err) {
+	if err == nil || !client.NobodyListens(err) {
 		return c, h, err
 	}
 	if err := start(ctx, p, startLock); err != nil {
 		return nil, h, err
 	}
 	return Connect(ctx, p)
-}
-
-// nobodyListens reports whether err says that there is no socket, or only that
-// of a dead daemon.
-func nobodyListens(err error) bool {
-	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // start starts a daemon, which inherits startLock, and waits for its message.

@@ -112,7 +112,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	if _, _, err := Connect(t.Context(), p); !nobodyListens(err) {
+	if _, _, err := Connect(t.Context(), p); !client.NobodyListens(err) {
 		t.Fatalf("stale socket: %v", err)
 	}
 	testDaemon(t, p, &apitest.Service{}, 0)

@@ -61,7 +61,7 @@ func limitsOf(l api.Limits, memory string) string {
 		}
 	}
 	add(l.CPUs > 0, "%g cpus", l.CPUs)
-	if memory == "watched" {
+	if memory == api.MemoryWatched {
 		add(l.MemoryMiB > 0, "%d MiB memory (watched)", l.MemoryMiB)
 	} else {
 		add(l.MemoryMiB > 0, "%d MiB memory", l.MemoryMiB)

@@ -91,9 +91,9 @@ func (p *Spawner) PrepareFrom(ctx context.Context, t *launch.Template, sandbox *
 func (p *Spawner) prepare(s *launch.Sentry, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
 	sandbox.Isolation = s.Isolation()
 	if sandbox.Limits.MemoryMiB > 0 {
-		sandbox.Isolation.MemoryLimit = MemoryEnforced
+		sandbox.Isolation.MemoryLimit = api.MemoryEnforced
 		if sandbox.Isolation.Cgroup != api.LayerOn {
-			sandbox.Isolation.MemoryLimit = MemoryWatched
+			sandbox.Isolation.MemoryLimit = api.MemoryWatched
 		}
 	}
 	process, err := ProcessOf(s, p.cfg.BootID, p.cfg.Engine)
@@ -290,15 +290,9 @@ func NewMachineID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// How a limit of memory is kept, see api.Isolation.
-const (
-	MemoryEnforced = "enforced"
-	MemoryWatched  = "watched"
-)
-
 // Watch goes on to watch the limit of memory of a sandbox whose sentry another daemon started.
 func Watch(s *launch.Sentry, sandbox *api.Sandbox) error {
-	if sandbox.Isolation.MemoryLimit != MemoryWatched {
+	if sandbox.Isolation.MemoryLimit != api.MemoryWatched {
 		return nil
 	}
 	return s.SetLimits(groupLimits(api.Limits{MemoryMiB: sandbox.Limits.MemoryMiB}))
