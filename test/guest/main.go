@@ -43,6 +43,7 @@ func init() {
 		"inherit":  inherit,
 		"kill":     kill,
 		"endinit":  endInit,
+		"pollinit": pollInit,
 		"brood":    brood,
 		"netlinks": netlinks,
 		"bomb":     bomb,

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // exitWith exits with its argument as the code.
@@ -289,6 +291,21 @@ func endInit([]string) (int, error) {
 		return 1, errno
 	}
 	return 0, nil
+}
+
+// pollInit makes the kernel send SIGIO to the first process.
+func pollInit([]string) (int, error) {
+	ends := make([]int, 2)
+	if err := unix.Pipe(ends); err != nil {
+		return 1, err
+	}
+	for _, c := range []struct{ cmd, arg int }{{unix.F_SETOWN, 1}, {unix.F_SETFL, unix.O_ASYNC}} {
+		if _, err := unix.FcntlInt(uintptr(ends[0]), c.cmd, c.arg); err != nil {
+			return 1, err
+		}
+	}
+	_, err := unix.Write(ends[1], []byte("x"))
+	return 0, err
 }
 
 // kill sends a signal to the processes that are named, or to itself.

@@ -58,18 +58,20 @@ func TestHookEndsInit(t *testing.T) {
 	n.Guest("box", "true")
 }
 
-// TestInitIgnoresSignals sends every signal to the first process, also after a fork: as on Linux, it ignores
-// those that it has no handler for.
+// TestInitIgnoresSignals sends every signal to the first process, and has the kernel send one, also after a
+// fork: as on Linux, it ignores those that it has no handler for.
 func TestInitIgnoresSignals(t *testing.T) {
 	n := harness.NewNode(t)
 	n.Create("box")
 	for signal := 1; signal <= 64; signal++ {
 		n.Guest("box", "kill", strconv.Itoa(signal), "1")
 	}
+	n.Guest("box", "pollinit")
 	child := n.Fork("box", 1)[0].ID
 	for _, signal := range []string{"1", "9", "15", "19", "34"} {
 		n.Guest(child, "kill", signal, "1")
 	}
+	n.Guest(child, "pollinit")
 	n.Guest(child, "true")
 	n.Guest("box", "true")
 }

@@ -54,7 +54,8 @@ func TestWritesFromOutsideAreSteps(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the steps are %q", got)
 	}
-	write("/last") // 6, which bisect takes itself
+	write("/last") // 6, which bisect takes itself, also with another daemon
+	n.Reopen()
 	if r, err := n.Machine.Bisect(ctx, "box", api.BisectRequest{Argv: []string{"guest", "say", "file:/first"}}); err != nil || r.First == nil || r.First.Step != 5 {
 		t.Errorf("it was removed at %+v, %v", r, err)
 	}

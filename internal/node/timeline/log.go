@@ -15,10 +15,6 @@ type Log struct {
 
 	mu  sync.Mutex
 	rec record
-	// Of the writes from outside that no step has yet: the path of the first, and how many there are. A
-	// restart of the daemon forgets them.
-	firstWrite string
-	writes     int
 }
 
 // record is the stored form of a Log.
@@ -28,6 +24,10 @@ type record struct {
 	// from. Later steps than At are dropped with the next one.
 	Next int `json:"next"`
 	At   int `json:"at"`
+	// Written is the path of the first write from outside that no step has yet. Writes is the number of
+	// these writes, of which the store knows the first only.
+	Written string `json:"written,omitempty"`
+	Writes  int    `json:"writes,omitempty"`
 }
 
 // Load fills the log from its stored form.
@@ -65,29 +65,27 @@ func (l *Log) add(s api.Step, keep *api.AutoCheckpoint) record {
 	return r
 }
 
-// wrote notes a write from outside.
-func (l *Log) wrote(path string) {
+// wrote notes a write from outside. If it is the first since the last step, it returns what is to be stored.
+func (l *Log) wrote(path string) (r record, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.writes == 0 {
-		l.firstWrite = path
+	if first = l.rec.Writes == 0; first {
+		l.rec.Written = path
 	}
-	l.writes++
+	l.rec.Writes++
+	return l.rec, first
 }
 
 // takeWrites returns the writes that no step has yet as text, empty if there are none, and forgets them.
 func (l *Log) takeWrites() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.writes
-	l.writes = 0
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return l.firstWrite
+	path, n := l.rec.Written, l.rec.Writes
+	l.rec.Written, l.rec.Writes = "", 0
+	if n > 1 {
+		return fmt.Sprintf("%s and %d more", path, n-1)
 	}
-	return fmt.Sprintf("%s and %d more", l.firstWrite, n-1)
+	return path
 }
 
 // moveTo makes a step the current one, and returns what is to be stored. The caller holds

@@ -91,7 +91,14 @@ func (t *Timelines) BeginWrite(ctx context.Context, b Sandbox) func(path string)
 		return func(string) {}
 	}
 	t.begin(ctx, b)
-	return b.Steps().wrote
+	return func(path string) {
+		l := b.Steps()
+		l.adding.Lock()
+		defer l.adding.Unlock()
+		if doc, first := l.wrote(path); first {
+			t.save(ctx, b, doc)
+		}
+	}
 }
 
 // begin takes the first step of b, if there is none.
@@ -132,17 +139,21 @@ func (t *Timelines) checkpoint(ctx context.Context, b Sandbox, s api.Step) {
 	} else {
 		s.Snapshot, s.State = snapshot, api.SnapshotUploading
 	}
-	v := b.View()
-	doc := b.Steps().add(s, v.AutoCheckpoint)
-	if v.State != api.StateDestroyed {
-		if err := t.cfg.Save(ctx, b.ID(), doc); err != nil {
-			t.cfg.Log.Warn("record a step", "id", b.ID(), "error", err)
-		}
-	}
+	t.save(ctx, b, b.Steps().add(s, b.View().AutoCheckpoint))
 	if write != nil {
 		write(ctx)
 	}
 	t.cfg.Sandboxes.Collect()
+}
+
+// save stores the timeline of b, unless b is destroyed.
+func (t *Timelines) save(ctx context.Context, b Sandbox, doc record) {
+	if b.View().State == api.StateDestroyed {
+		return
+	}
+	if err := t.cfg.Save(context.WithoutCancel(ctx), b.ID(), doc); err != nil {
+		t.cfg.Log.Warn("record a step", "id", b.ID(), "error", err)
+	}
 }
 
 // Timeline returns the steps of a sandbox, the first one first.

@@ -10,14 +10,17 @@ const (
 	wnohangWall             = 0x40000001 // WNOHANG | __WALL: children of every kind of clone
 	sigsetSize              = 8          // sizeof(kernel_sigset_t)
 	sigchldSet              = 1 << 16    // SIGCHLD is 17; signal n is bit n-1
+	allSignals              = ^uint64(0)
 	null                    = 0
 	labelReap         label = "reap"
 	labelSigset       label = "sigset"
+	labelAll          label = "all"
 )
 
-// program returns the code and the constant behind it.
+// program returns the code and the constants behind it.
 //
-// SIGCHLD is blocked before the first look at the children and taken with
+// All signals are blocked, so that those of the kernel, as the SIGIO of a file whose owner is this process,
+// do not end it either. SIGCHLD is blocked before the first look at the children and taken with
 // sigtimedwait afterwards, so a child that dies in between leaves the signal
 // pending and is not missed. A blocked signal is queued even though its default
 // is to be ignored. One signal may stand for many children: hence the inner
@@ -25,10 +28,10 @@ const (
 func program() []byte {
 	var a assembler
 
-	// rt_sigprocmask(SIG_BLOCK, &sigset, NULL, 8)
+	// rt_sigprocmask(SIG_BLOCK, &all, NULL, 8)
 	a.movEAX(sysRtSigprocmask)
 	a.movEDI(sigBlock)
-	a.leaRSI(labelSigset)
+	a.leaRSI(labelAll)
 	a.movEDX(null)
 	a.movR10D(sigsetSize)
 	a.syscall()
@@ -56,5 +59,7 @@ func program() []byte {
 
 	a.label(labelSigset)
 	a.quad(sigchldSet)
+	a.label(labelAll)
+	a.quad(allSignals)
 	return a.link()
 }
