@@ -184,6 +184,10 @@ ramet serve --network-max ./most.yaml`,
 ramet token ls`,
 		"token create": `ramet token create --scope admin --tenant acme --name ci
 ramet token create --scope exec --tree base --ttl 12h`,
+		"e2b": `ramet e2b prepare
+ramet e2b prepare base --url http://127.0.0.1:3001`,
+		"e2b prepare": `ramet e2b prepare
+ramet e2b prepare base --tenant acme`,
 		"token ls":     `ramet token ls --tenant acme`,
 		"token rotate": `ramet token rotate tok_3famkokrbrsecelu --grace 10m`,
 		"token rm":     `ramet token rm tok_3famkokrbrsecelu`,

@@ -35,7 +35,8 @@ func (d *daemon) e2bClient(t *testing.T, env []string, name string, args ...stri
 	return string(out)
 }
 
-// TestClientsOfE2B has the unmodified packages of E2B drive a daemon.
+// TestClientsOfE2B has the unmodified packages of E2B drive a daemon. It takes a minute: two versions of the Python
+// package, the JavaScript package and the command line are installed, and each does the whole scenario.
 func TestClientsOfE2B(t *testing.T) {
 	d := newDaemon(t, "--e2b=127.0.0.1:0")
 	url := "http://" + d.logged(regexp.MustCompile(`interface=e2b address=(\S+)`))

@@ -43,8 +43,10 @@ var (
 
 // TestKindsOfObjects has processes of root and of another user make every kind of
 // object that a kernel has, and does everything to their sandbox by which its state is
-// written and read: each kind is refused, or works afterwards.
+// written and read: each kind is refused, or works afterwards. It takes 20 s, as blocking calls are waited for
+// over each fork, restore and hibernation.
 func TestKindsOfObjects(t *testing.T) {
+	harness.OnlyOnce(t, "the kernel's objects do not depend on who starts sandboxes")
 	n := harness.NewNode(t)
 	n.Create("box")
 	held := map[string]int{}

@@ -9,6 +9,7 @@ import (
 // TestRandomForks forks a sandbox with one of each kind of state but the one that never waits, and descendants of it,
 // at random into few or many, until there were so many children: in each all of the state must be right.
 func TestRandomForks(t *testing.T) {
+	harness.OnlyOnce(t, "what is copied does not depend on who starts sandboxes")
 	rng := harness.Seeded(t)
 	n := harness.NewNode(t)
 	n.Create("base")

@@ -14,8 +14,10 @@ import (
 const manyChildren = 16
 
 // TestTemplate forks a sandbox with every kind of state into many children, one of them again, and does to one what
-// can be done to a sandbox. Each has all of the state, and none shares any.
+// can be done to a sandbox. Each has all of the state, and none shares any. It takes 30 s, as the state of some
+// hundred sandboxes is compared.
 func TestTemplate(t *testing.T) {
+	harness.OnlyOnce(t, "what is copied does not depend on who starts sandboxes")
 	ctx := harness.AsOwner
 	n := harness.NewNode(t)
 	n.Create("parent")

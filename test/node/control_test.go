@@ -207,6 +207,7 @@ func TestControlAgent(t *testing.T) {
 // TestControlRelatives has relatives fork at the same time: together they cannot
 // make more than was granted.
 func TestControlRelatives(t *testing.T) {
+	harness.OnlyOnce(t, "what sandboxes may do to each other does not depend on who starts them")
 	n := newControlNode(t)
 	createFree(n, "root", api.SelfControl{Forks: 10, Depth: 3})
 	for range 3 {

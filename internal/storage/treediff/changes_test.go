@@ -252,6 +252,7 @@ func count(changes []Change, kind ChangeKind) int {
 	return n
 }
 
+// TestChangesOfRandomTrees takes 20 s with the race detector, as it compares eighty trees after random operations.
 func TestChangesOfRandomTrees(t *testing.T) {
 	image := erofstest.Image(t)
 	n := uint64(80)
