@@ -195,7 +195,7 @@ var arrows = []struct {
 	}, "the use cases; it serves no protocol and must never link gVisor, so that daemon code is tested without it"},
 
 	{"internal/server/surface", nil, "a table of routes, which are elsewhere"},
-	{"internal/server/e2b", []string{"internal/server/e2b/build", "internal/server/e2b/egress", "internal/server/e2b/envd", "internal/server/e2b/grant", "internal/server/e2b/interpreter", "internal/server/front", "internal/server/portproxy", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "api"}, "another interface to the same service: it must never know an implementation"},
+	{"internal/server/e2b", []string{"internal/server/e2b/build", "internal/server/e2b/egress", "internal/server/e2b/envd", "internal/server/e2b/grant", "internal/server/e2b/interpreter", "internal/server/front", "internal/server/portproxy", "internal/service", "internal/service/access", "internal/service/audit", "internal/httpwire", "internal/peer", "api"}, "another interface to the same service: it must never know an implementation"},
 	{"internal/server/front", []string{"internal/service", "internal/service/access", "api"}, "who asks, and for how long; what is asked for is not its business"},
 	{"internal/server/e2b/grant", []string{"internal/service", "api"}, "what is derived from a key; what its holder does is not its business"},
 	{"internal/server/e2b/egress", []string{"api"}, "two notations of a network; which sandbox has it is not its business"},

@@ -146,7 +146,7 @@ func Serve(ctx context.Context, cfg Config) (err error) {
 func takeOver(ctx context.Context, cfg Config) (*os.File, error) {
 	if conn, err := net.Dial("unix", cfg.Paths.Socket()); err == nil {
 		conn.Close()
-		return nil, api.Errorf(api.CodeConflict, "a daemon is running already%s: end it with kill first, sandboxes run on meanwhile", holder(cfg.Paths.Lock()))
+		return nil, api.Errorf(api.CodeConflict, "a daemon is running already%s: end it with 'ramet stop' first; sandboxes run on meanwhile", holder(cfg.Paths.Lock()))
 	}
 	cfg.Logger.Debug("waiting for a daemon that is ending")
 	lock, err := acquire(ctx, cfg.Paths.Lock())

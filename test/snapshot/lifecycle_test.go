@@ -51,6 +51,8 @@ func TestHibernate(t *testing.T) {
 	n := harness.NewNode(t)
 	base := n.Create("base")
 	n.Hold("base", "-value", "one", "-only", held)
+	const bootID = "/proc/sys/kernel/random/boot_id"
+	boot := n.Guest("base", "cat", bootID)
 	n.Hibernate("base")
 	harness.Eventually(t, "no sentries but those of the pool", func() error {
 		if s := n.Sentries(); len(s) > n.Pool {
@@ -85,6 +87,9 @@ func TestHibernate(t *testing.T) {
 	n.MustHold("base", "one")
 	if s := n.Get("base"); s.State != api.StateRunning || s.ID != base.ID || s.Identity.MachineID != base.Identity.MachineID {
 		t.Errorf("it woke as %+v", s)
+	}
+	if its := n.Guest("base", "cat", bootID); its != boot || its == n.Guest(kid.ID, "cat", bootID) {
+		t.Errorf("its boot id was %q and is %q", boot, its)
 	}
 	n.MustHold(kid.ID, "two")
 	n.Change("base", "one", "three")

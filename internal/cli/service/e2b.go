@@ -59,7 +59,7 @@ func (g *Group) e2bPrepare() *cobra.Command {
 				return err
 			}
 			defer func() { _ = c.Tokens.Remove(context.WithoutCancel(ctx), t.ID) }() // it expires
-			return g.prepare(ctx, e2bServer{base, httpwire.E2BKey(t.Secret)}, args)
+			return g.prepare(ctx, e2bServer{base, httpwire.E2BKey(t.Secret), &http.Client{Timeout: prepareTimeout}}, args)
 		}),
 	}
 	f := cmd.Flags()
@@ -105,14 +105,13 @@ func (g *Group) prepare(ctx context.Context, s e2bServer, templates []string) er
 
 // e2bServer is the daemon's server for clients of E2B.
 type e2bServer struct {
-	base *url.URL
-	key  string
+	base   *url.URL
+	key    string
+	client *http.Client
 }
 
 // use starts a sandbox of a template, and ends it.
 func (s e2bServer) use(ctx context.Context, template string) error {
-	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
-	defer cancel()
 	var made struct {
 		SandboxID string `json:"sandboxID"`
 	}
@@ -134,7 +133,7 @@ func (s e2bServer) call(ctx context.Context, method, path string, in, out any) e
 	}
 	req.Header.Set("X-API-Key", s.key)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.client.Do(req)
 	if err != nil {
 		return api.Errorf(api.CodeUnavailable, "no server for clients of E2B at %s: start 'ramet serve --e2b', or give its --url", s.base)
 	}

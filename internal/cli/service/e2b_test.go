@@ -37,7 +37,7 @@ func TestUseOfATemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := e2bServer{base, "key"}
+	s := e2bServer{base, "key", srv.Client()}
 	if err := s.use(t.Context(), "base"); err != nil {
 		t.Error(err)
 	}

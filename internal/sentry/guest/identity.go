@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/gate"
 	"ramet.dev/ramet/internal/sentry/hostsfile"
+	"ramet.dev/ramet/internal/sentry/limitfs"
 	"ramet.dev/ramet/internal/sentry/proc"
 )
 
@@ -96,6 +97,7 @@ func errUnwritten(files []string) error {
 // writeIdentity writes the files that tell a sandbox who it is. It returns those that
 // cannot be written, with the reason.
 func (g *Guest) writeIdentity(ctx context.Context, files []string) (unwritten []string, err error) {
+	limitfs.SetBootID(g.id().MachineID) // a sandbox that wakes keeps it, and a child has its own
 	for _, name := range files {
 		err := g.writeIdentityFile(ctx, name)
 		if err != nil && path.Dir(name) == api.RunDir && g.k.MakeDirOf(ctx, path.Dir(api.RunDir)) == nil { // the image has no /run

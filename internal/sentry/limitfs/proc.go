@@ -7,13 +7,13 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	gotime "time"
 	"unsafe"
 
 	"github.com/google/uuid"
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
-	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/kernfs"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/proc"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
@@ -24,7 +24,7 @@ import (
 // procFiles are the files of /proc that stand in the place of gVisor's, by their paths.
 var procFiles = map[string]contents{
 	// gVisor draws it when the file system is made: that would be once for all children that one template loads.
-	"sys/kernel/random/boot_id": func(buf *bytes.Buffer, _ *Limits, _ *kernel.Kernel) { fmt.Fprintln(buf, bootID()) },
+	"sys/kernel/random/boot_id": func(buf *bytes.Buffer, _ *Limits, _ *kernel.Kernel) { fmt.Fprintln(buf, bootID.Load()) },
 	// Programs, OpenJDK 17 to 23 among them, look for the controllers of version 2 here.
 	"cgroups": func(buf *bytes.Buffer, _ *Limits, _ *kernel.Kernel) {
 		buf.WriteString("#subsys_name\thierarchy\tnum_cgroups\tenabled\n")
@@ -186,8 +186,15 @@ func entryOf(dir kernfs.Inode, path string) (*kernfs.Inode, error) {
 	return entry, nil
 }
 
-// bootID returns the id of the kernel, which is drawn when it is asked for first. A process has a single kernel.
-var bootID = sync.OnceValue(func() string { return uuid.Must(uuid.NewRandomFromReader(rand.Reader)).String() })
+// bootID is the id of the kernel. A process has a single kernel.
+var bootID atomic.Pointer[uuid.UUID]
+
+// SetBootID has the kernel show an id that belongs to a name: the same one for the same name. It must be called before
+// a program runs.
+func SetBootID(name string) {
+	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(name))
+	bootID.Store(&id)
+}
 
 // LoadAverages returns the load averages of the last one, five and fifteen minutes.
 func LoadAverages(k *kernel.Kernel) [3]float64 { return averages.now(k) }

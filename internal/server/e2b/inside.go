@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/server/e2b/egress"
 	"ramet.dev/ramet/internal/server/e2b/envd"
 	"ramet.dev/ramet/internal/server/e2b/grant"
 	"ramet.dev/ramet/internal/server/e2b/interpreter"
@@ -213,7 +214,7 @@ func (s *inside) serveAs(w http.ResponseWriter, r *http.Request, id string, port
 		front.Body(w, r, 0) // the interpreter counts
 		s.cells.Serve(w, r, id, user)
 	default:
-		s.proxy(w, r, id, port)
+		s.proxy(w, r, id, port, egress.Mask(sb.Labels()[metaMask], port))
 	}
 }
 
@@ -281,8 +282,8 @@ func (s *inside) health(w http.ResponseWriter, r *http.Request, id string) {
 var ours = []string{"X-Access-Token", "X-API-KEY", "E2B-Traffic-Access-Token", "E2b-Sandbox-Id", "E2b-Sandbox-Port"}
 
 // proxy passes a request on to a port of a sandbox: without what is for the daemon, and the answer without headers that
-// affect more than the server's own pages.
-func (s *inside) proxy(w http.ResponseWriter, r *http.Request, id string, port int) {
+// affect more than the server's own pages. mask is the host that the server sees, empty for the one that was asked for.
+func (s *inside) proxy(w http.ResponseWriter, r *http.Request, id string, port int, mask string) {
 	front.Unbound(w)                               // the server in the sandbox decides how long it waits
 	shared := r.Header.Get("E2b-Sandbox-Id") != "" // the origin, with other sandboxes
 	ctx := r.Context()
@@ -295,7 +296,7 @@ func (s *inside) proxy(w http.ResponseWriter, r *http.Request, id string, port i
 	(&httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)})
-			p.Out.Host = p.In.Host
+			p.Out.Host = cmp.Or(mask, p.In.Host)
 			for _, h := range ours {
 				p.Out.Header.Del(h)
 			}

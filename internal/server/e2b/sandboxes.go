@@ -31,6 +31,7 @@ const (
 	metaUser      = build.MetaUser        // of commands, unless they name one
 	metaDir       = build.MetaDir         // where they start
 	metaInternet  = metaPrefix + "internet"
+	metaMask      = metaPrefix + "mask-request-host" // what its servers see as the host
 )
 
 func (s *Server) routeSandboxes() {
@@ -58,7 +59,6 @@ type newSandbox struct {
 	Network    *egress.Network         `json:"network"`
 	Metadata   map[string]string       `json:"metadata"`
 	EnvVars    map[string]string       `json:"envVars"`
-	MCP        any                     `json:"mcp"`
 	IAM        any                     `json:"iam"`
 	Volumes    []volumeMount           `json:"volumeMounts"`
 }
@@ -66,8 +66,6 @@ type newSandbox struct {
 // unsupported returns an error if the request asks for what this server has not: nothing is left out in silence.
 func (n *newSandbox) unsupported() error {
 	switch {
-	case n.MCP != nil:
-		return api.Errorf(api.CodeUnsupported, "mcp: there is no MCP gateway in sandboxes; 'ramet mcp' gives agents sandboxes")
 	case n.IAM != nil:
 		return api.Errorf(api.CodeUnsupported, "iam: sandboxes have no workload identity")
 	case n.AutoPause && n.AutoMemory != nil && !*n.AutoMemory:
@@ -138,6 +136,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	if in.Internet != nil {
 		metadata[metaInternet] = strconv.FormatBool(*in.Internet)
+	}
+	if in.Network != nil && in.Network.Mask != "" {
+		metadata[metaMask] = in.Network.Mask
 	}
 	for k, v := range in.Metadata {
 		metadata[k] = v

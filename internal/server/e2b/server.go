@@ -12,6 +12,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/httpwire"
+	"ramet.dev/ramet/internal/peer"
 	"ramet.dev/ramet/internal/server/e2b/build"
 	"ramet.dev/ramet/internal/server/e2b/envd"
 	"ramet.dev/ramet/internal/server/e2b/grant"
@@ -99,6 +100,7 @@ func (s *Server) Close() {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	front.Stranger(w, r)
+	defer resetIfBroken(w)
 	id, port, err := target(r)
 	if err == nil && id == "" && r.URL.Path == "/files" && r.URL.Query().Has("signature") {
 		s.inside.serveSigned(w, r)
@@ -113,6 +115,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.inside.serve(w, r, id, port)
+}
+
+// resetIfBroken resets the connection of an answer that breaks off, instead of closing it: clients of HTTP/1 know a
+// reset as a failure of the connection. HTTP/2 resets the stream by itself.
+func resetIfBroken(w http.ResponseWriter) {
+	broken := recover()
+	if broken == nil {
+		return
+	}
+	if broken == http.ErrAbortHandler {
+		if conn, buffered, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = buffered.Flush() // the client may be gone
+			peer.Reset(conn)
+		}
+	}
+	panic(broken)
 }
 
 // route serves a request about sandboxes as wholes, whose API key must have scope admin for changes. action

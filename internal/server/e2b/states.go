@@ -274,7 +274,14 @@ func (s *Server) setNetwork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.svc.SetNetwork(r.Context(), inner(r.PathValue("id")), *req); err != nil {
+	id, mask := inner(r.PathValue("id")), map[string]*string{metaMask: nil}
+	if in.Mask != "" {
+		mask[metaMask] = &in.Mask
+	}
+	if _, err := s.svc.SetNetwork(r.Context(), id, *req); err != nil {
+		return err
+	}
+	if _, err := s.svc.Update(r.Context(), id, api.UpdateRequest{Metadata: mask}); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

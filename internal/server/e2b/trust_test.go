@@ -301,7 +301,7 @@ func TestTemplatesAreKnownByTheirMark(t *testing.T) {
 func TestWhatIsNotThereIsRefused(t *testing.T) {
 	for body, code := range map[string]api.Code{
 		`{}`: "", `{"autoPause":true}`: "", `{"metadata":{"a":"b"}}`: "",
-		`{"mcp":{"x":{}}}`:                           api.CodeUnsupported,
+		`{"mcp":{"x":{}}}`:                           "", // the client starts the gateway, if the template has it
 		`{"iam":{"tokens":{}}}`:                      api.CodeUnsupported,
 		`{"autoPause":true,"autoPauseMemory":false}`: api.CodeUnsupported,
 		`{"metadata":{"e2b/user":"root"}}`:           api.CodeInvalid,

@@ -3,7 +3,10 @@ package egress
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"ramet.dev/ramet/api"
 )
@@ -27,6 +30,14 @@ type rule struct {
 	} `json:"transform"`
 }
 
+// maskPort stands for the port in the mask of a host.
+const maskPort = "${PORT}"
+
+// Mask returns the host that the server at a port of a sandbox sees in requests from outside.
+func Mask(mask string, port int) string {
+	return strings.ReplaceAll(mask, maskPort, strconv.Itoa(port))
+}
+
 // everything are the ranges of all addresses.
 var everything = []string{"0.0.0.0/0", "::/0"}
 
@@ -43,8 +54,8 @@ func (n *Network) Request(internet *bool) (*api.NetworkRequest, error) {
 	switch {
 	case n.Proxy != nil:
 		return nil, api.Errorf(api.CodeUnsupported, "egressProxy: a sandbox has no proxy of its own; the daemon takes HTTPS_PROXY of its environment")
-	case n.Mask != "":
-		return nil, api.Errorf(api.CodeUnsupported, "maskRequestHost: servers see the host that was asked for")
+	case n.Mask != "" && !httpguts.ValidHostHeader(Mask(n.Mask, 1)):
+		return nil, api.Invalid("maskRequestHost", "%q is not a host, such as example.org or localhost:%s", n.Mask, maskPort)
 	case len(n.DNS) > 0:
 		return nil, api.Errorf(api.CodeUnsupported, "dnsServers: names are looked up by the gateway of the daemon, with the servers of its machine")
 	case len(n.TLSPorts) > 0:

@@ -65,6 +65,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 // health answers whether the sandbox runs.
 func (c *contents) health(w http.ResponseWriter, r *http.Request) {
 	if _, err := c.svc.StatFile(r.Context(), of(r.Context()).ID, api.FileRef{Path: "/"}); err != nil {
+		if api.CodeOf(err) == api.CodeWrongState { // it was paused meanwhile
+			err = api.NotFound("sandbox", of(r.Context()).ID)
+		}
 		WriteError(w, err)
 		return
 	}
