@@ -158,7 +158,7 @@ func checkShape(t *testing.T, f Finding) {
 }
 
 func TestEverythingThatFailsHasARemedy(t *testing.T) {
-	m := &machine{root: t.TempDir(), dataDir: "/proc/nowhere", child: noChild}
+	m := &machine{root: t.TempDir(), dataDir: "/proc/nowhere", child: noChild, arch: "amd64", page: 4096}
 	fails := 0
 	for _, f := range m.run(t.Context()) {
 		checkShape(t, f)

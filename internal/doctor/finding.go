@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -38,6 +39,8 @@ type machine struct {
 	child   func(ctx context.Context, request childRequest) (childReply, error)
 	env     func(name string) string // nil for an empty environment
 	dnsPort string                   // "" for that of name servers
+	arch    string                   // of the processor, as Go names it
+	page    int                      // size of a page of memory
 }
 
 func (m *machine) getenv(name string) string {
@@ -84,7 +87,7 @@ var probes = []struct {
 // not exist yet. Run takes some tens of milliseconds, and up to resolverTimeout if a name server
 // does not answer. When ctx is done, the probes that need a child fail.
 func Run(ctx context.Context, dataDir string) []Finding {
-	return (&machine{dataDir: dataDir, child: runChild, env: os.Getenv}).run(ctx)
+	return (&machine{dataDir: dataDir, child: runChild, env: os.Getenv, arch: runtime.GOARCH, page: os.Getpagesize()}).run(ctx)
 }
 
 func (m *machine) run(ctx context.Context) []Finding {

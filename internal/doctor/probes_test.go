@@ -104,13 +104,36 @@ func TestProbesOfSettings(t *testing.T) {
 		}, StatusOK, "cgroup v2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := c.run(t.Context(), &machine{root: fakeRoot(t, c.files), child: noChild})
+			f := c.run(t.Context(), &machine{root: fakeRoot(t, c.files), child: noChild, arch: "amd64", page: 4096})
 			if f.Status != c.status || !strings.Contains(f.Detail, c.detail) {
 				t.Errorf("%+v, want %s with %q", f, c.status, c.detail)
 			}
 			f.Name = c.name
 			checkShape(t, f)
 		})
+	}
+}
+
+// TestArchitectures has processors and kernels on which sandboxes can and cannot run.
+func TestArchitectures(t *testing.T) {
+	for _, c := range []struct {
+		arch   string
+		page   int
+		status Status
+		detail string
+	}{
+		{"amd64", 4096, StatusOK, "amd64 with fsgsbase"},
+		{"arm64", 4096, StatusOK, "arm64 with pages of 4 KiB"},
+		{"arm64", 16384, StatusFail, "pages of 16 KiB"},
+		{"arm64", 65536, StatusFail, "pages of 64 KiB"},
+		{"riscv64", 4096, StatusFail, "this is riscv64"},
+	} {
+		f := probeCPU(t.Context(), &machine{root: fakeRoot(t, cpuFiles("6.1.0", "fsgsbase xsave xsaveopt")), arch: c.arch, page: c.page})
+		if f.Status != c.status || !strings.Contains(f.Detail, c.detail) {
+			t.Errorf("%s with pages of %d: %+v, want %s with %q", c.arch, c.page, f, c.status, c.detail)
+		}
+		f.Name = c.arch
+		checkShape(t, f)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,8 +68,13 @@ func parseRelease(release string) (v [2]int, err error) {
 }
 
 func probeCPU(_ context.Context, m *machine) Finding {
-	if runtime.GOARCH != "amd64" {
-		return fail("use an x86-64 machine", "sandboxes run on x86-64 processors only, this is %s", runtime.GOARCH)
+	switch reason := confinement.WhyNoPages(m.page); {
+	case reason != "":
+		return fail("boot a kernel with pages of 4 KiB", "%s", reason)
+	case m.arch == "arm64":
+		return ok("arm64 with pages of 4 KiB")
+	case m.arch != "amd64":
+		return fail("use an x86-64 or arm64 machine", "sandboxes run on x86-64 and arm64 only, this is %s", m.arch)
 	}
 	info, err := m.text("proc/cpuinfo")
 	if err != nil {
@@ -94,7 +98,7 @@ func probeCPU(_ context.Context, m *machine) Finding {
 		return warn("use a newer processor, or let the hypervisor pass these features on; fsgsbase also needs Linux 5.9",
 			"switching between sandbox processes is slower or vector instructions are hidden without: %s", strings.Join(lacks, ", "))
 	}
-	return ok("%s with %s", runtime.GOARCH, strings.Join(has, ", "))
+	return ok("%s with %s", m.arch, strings.Join(has, ", "))
 }
 
 func (m *machine) kernelAtLeast(want [2]int) bool {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func testLayerFiles() map[string]string {
 
 func testImage(t *testing.T, layers ...[]byte) v1.Image {
 	t.Helper()
-	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "amd64", Config: v1.Config{
+	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: v1.Config{
 		Env: []string{"A=b"}, Cmd: []string{"run"}, Entrypoint: []string{"init"}, WorkingDir: "/w", User: "me",
 	}})
 	check(t, err)
@@ -279,12 +280,12 @@ func TestSelectAmongImages(t *testing.T) {
 // TestPlatformIsChosen imports an index of several machines, nested as docker
 // save does it.
 func TestPlatformIsChosen(t *testing.T) {
-	ours := testImage(t, makeTar(t, entry{name: "amd64"}))
-	other, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "arm64"})
+	ours := testImage(t, makeTar(t, entry{name: "ours"}))
+	other, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "riscv64"})
 	check(t, err)
 	index := mutate.AppendManifests(empty.Index,
-		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
-		mutate.IndexAddendum{Add: ours, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
+		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "riscv64"}}},
+		mutate.IndexAddendum{Add: ours, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}}},
 		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
 	)
 	dir := t.TempDir()
@@ -294,7 +295,7 @@ func TestPlatformIsChosen(t *testing.T) {
 	s := openStore(t)
 	img, err := s.ImportPath(context.Background(), dir, Options{})
 	check(t, err)
-	wantFiles(t, readStored(t, s, img.ID), map[string]string{"amd64": ""})
+	wantFiles(t, readStored(t, s, img.ID), map[string]string{"ours": ""})
 
 	_, err = s.ImportPath(context.Background(), writeLayout(t, other), Options{})
 	wantCode(t, err, api.CodeUnsupported)

@@ -85,10 +85,10 @@ func TestPull(t *testing.T) {
 
 func TestPullChoosesPlatform(t *testing.T) {
 	reg := startRegistry(t)
-	other, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "arm64"})
+	other, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "riscv64"})
 	check(t, err)
 	index := mutate.AppendManifests(empty.Index,
-		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
+		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "riscv64"}}},
 		mutate.IndexAddendum{Add: testImage(t, testLayers(t)...), Descriptor: v1.Descriptor{Platform: &choose.Platform}})
 	ref, err := name.ParseReference(reg.host + "/multi:latest")
 	check(t, err)

@@ -2,9 +2,9 @@ package sentry
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/bpf"
 	"gvisor.dev/gvisor/pkg/seccomp"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
@@ -73,9 +73,9 @@ func compileFilters() (f filters, err error) {
 }
 
 // birthCalls are the system calls besides a sentry's that a template makes to fork itself, that its forks make until
-// they are sentries, and that the processes of their platform make to become such.
+// they are sentries, and that the processes of their platform make to become such. archBirthCalls are more of them.
 var birthCalls = []uintptr{
-	unix.SYS_ARCH_PRCTL, unix.SYS_CAPSET, unix.SYS_DUP3, unix.SYS_EPOLL_CREATE1, unix.SYS_EVENTFD2, unix.SYS_FTRUNCATE,
+	unix.SYS_CAPSET, unix.SYS_DUP3, unix.SYS_EPOLL_CREATE1, unix.SYS_EVENTFD2, unix.SYS_FTRUNCATE,
 	unix.SYS_GETDENTS64, unix.SYS_GETGID, unix.SYS_GETPPID, unix.SYS_GETSOCKOPT, unix.SYS_GETUID, unix.SYS_KILL,
 	unix.SYS_LSEEK, unix.SYS_MEMFD_CREATE, unix.SYS_MSEAL, unix.SYS_SECCOMP, unix.SYS_SETRESGID, unix.SYS_SETRESUID,
 	unix.SYS_SETSID, unix.SYS_TKILL,
@@ -92,7 +92,7 @@ func templateProgram(sentry seccomp.SyscallRules) *seccomp.Program {
 			allowed[call] = seccomp.MatchAll{}
 		}
 	}
-	for _, call := range birthCalls {
+	for _, call := range slices.Concat(birthCalls, archBirthCalls) {
 		allowed[call] = seccomp.MatchAll{}
 	}
 	return &seccomp.Program{
@@ -105,28 +105,6 @@ func templateProgram(sentry seccomp.SyscallRules) *seccomp.Program {
 
 // mostCalls is above the number of every system call.
 const mostCalls = 1024
-
-// leaveCPUID keeps the processes of the platform, which are yet to be made, from asking that
-// the CPU fault at the instruction CPUID (ARCH_SET_CPUID in arch_prctl(2)). systrap asks so
-// that it can answer itself, and does without on a CPU that cannot fault. A program that is
-// linked dynamically executes CPUID some seventy times before its main function, more often
-// than it calls the kernel, and each would be a switch to the sentry and back.
-//
-// docs/security.md says what a guest learns by it.
-func leaveCPUID() error {
-	program := &seccomp.Program{
-		RuleSets: []seccomp.RuleSet{{
-			Rules:  seccomp.MakeSyscallRules(map[uintptr]seccomp.SyscallRule{unix.SYS_ARCH_PRCTL: seccomp.PerArg{seccomp.EqualTo(linux.ARCH_SET_CPUID)}}),
-			Action: seccomp.ReturnError.Code(uint16(unix.ENODEV)), // as such a CPU has it
-		}},
-		Options: seccomp.ProgramOptions{DefaultAction: seccomp.Allow, BadArchAction: seccomp.Allow},
-	}
-	instrs, _, err := program.Build()
-	if err != nil {
-		return fmt.Errorf("compile filter for CPUID: %w", err)
-	}
-	return installFilter(instrs)
-}
 
 func installFilter(instrs []bpf.Instruction) error {
 	if err := seccomp.SetFilter(instrs); err != nil {

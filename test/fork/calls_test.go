@@ -1,6 +1,7 @@
 package fork
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // internal/sentry/syscalls.
 var untriedCalls = []int{
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO,
-	unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_PRLIMIT64,
+	unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_PRLIMIT64,
 }
 
 // TestSystemCalls has processes of root and of another user make every system call with
@@ -24,7 +25,7 @@ var untriedCalls = []int{
 func TestSystemCalls(t *testing.T) {
 	n := harness.NewNode(t)
 	var skip []string
-	for _, number := range untriedCalls {
+	for _, number := range slices.Concat(untriedCalls, archUntriedCalls) {
 		skip = append(skip, strconv.Itoa(number))
 	}
 	for seed, user := range []string{"root", "worker"} {

@@ -3,20 +3,11 @@ package main
 import (
 	"fmt"
 
-	"golang.org/x/sys/cpu"
 	"golang.org/x/sys/unix"
 )
 
-// registers is a process that has the value in vector registers, and nowhere else.
+// registers is a process that has the value in registers, and nowhere else.
 type registers struct{ shared *exchange }
-
-// registerBytes is how much that is.
-func registerBytes() int {
-	if cpu.X86.HasAVX {
-		return 80
-	}
-	return 64
-}
 
 func newRegisters() (item, error) {
 	shared, err := newExchange(unix.MAP_SHARED)
@@ -25,16 +16,6 @@ func newRegisters() (item, error) {
 	}
 	return registers{shared}, fork(serveRegisters, shared, nil)
 }
-
-// serveRegisters is serveForked for registers.
-//
-//go:nosplit
-//go:norace
-func serveRegisters(shared, _ *exchange) { holdInRegisters(shared, cpu.X86.HasAVX) }
-
-// holdInRegisters serves four registers, the last of which is twice as long with AVX: what
-// it is saved in then begins behind what that of the others ends with.
-func holdInRegisters(shared *exchange, avx bool)
 
 func (r registers) set(v string) error {
 	clear(r.shared.text[:])

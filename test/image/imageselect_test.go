@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func savedImages(t *testing.T, names ...string) []byte {
 		layer := tarFiles(t, map[string][]byte{"name": []byte(name)})
 		id := fmt.Sprintf("%x", sha256.Sum256(layer))
 		files[id+"/layer.tar"] = layer
-		config := fmt.Appendf(nil, `{"architecture":"amd64","os":"linux","config":{"Env":["NAME=%s"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}`, name, id)
+		config := fmt.Appendf(nil, `{"architecture":%q,"os":"linux","config":{"Env":["NAME=%s"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}`, runtime.GOARCH, name, id)
 		named := fmt.Sprintf("%x.json", sha256.Sum256(config))
 		files[named] = config
 		manifest = append(manifest, image{Config: named, RepoTags: []string{name}, Layers: []string{id + "/layer.tar"}})

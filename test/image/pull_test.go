@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,7 @@ func startRegistry(t *testing.T) *registryOnLoopback {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "amd64"})
+	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH})
 	if err == nil {
 		img, err = mutate.AppendLayers(img, layer, marker)
 	}

@@ -3,6 +3,7 @@ package dockerfile
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,12 +14,15 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// Platform of all images and steps.
+// Platform of all images and steps: they run on the processor of the host.
 const (
-	platform     = "linux/amd64"
+	platform     = platformOS + "/" + platformArch
 	platformOS   = "linux"
-	platformArch = "amd64"
+	platformArch = runtime.GOARCH
 )
+
+// variants are the first variants of architectures, which an image without one is for.
+var variants = map[string]string{"amd64": "/v1", "arm64": "/v8"}
 
 // Scratch is the name of the image without files.
 const Scratch = "scratch"
@@ -276,7 +280,7 @@ func (p *planner) base(i int) (stage int, ref string, err error) {
 	if err != nil {
 		return 0, "", p.invalid(at, "%w", err)
 	}
-	if wanted != "" && wanted != platform && wanted != platform+"/v1" && wanted != platformOS {
+	if wanted != "" && wanted != platform && wanted != platform+variants[platformArch] && wanted != platformOS {
 		return 0, "", p.unsupported(at, "FROM --platform=%s is not supported: sandboxes run %s", wanted, platform)
 	}
 	// A number is not a stage here: FROM 0 is an image.

@@ -38,6 +38,30 @@ func WhyNoUsers(noNamespaces string) string {
 	return ""
 }
 
+// WhyNoSandboxes returns why no sandbox can run on this kernel and what to do about it, or nothing if they can.
+func WhyNoSandboxes() string {
+	if InGVisor() {
+		return "this is gVisor's kernel, in which sandboxes cannot run: run ramet outside of it"
+	}
+	if reason := WhyNoPages(os.Getpagesize()); reason != "" {
+		return reason + ": boot a kernel with pages of 4 KiB"
+	}
+	return ""
+}
+
+// WhyNoPages returns why sandboxes cannot run on a kernel whose pages of memory have this size, or nothing if they
+// can. Some arm64 kernels have pages of 16 KiB, for which gVisor has no code, or of 64 KiB, for which it must be built
+// in another way.
+func WhyNoPages(size int) string {
+	if size == pageSize {
+		return ""
+	}
+	return fmt.Sprintf("this kernel has memory pages of %d KiB, and sandboxes need 4 KiB", size>>10)
+}
+
+// pageSize is what a sentry is built for.
+const pageSize = 4 << 10
+
 // WhyNoLandlock returns why sentries do without Landlock, or nothing if they have it.
 func WhyNoLandlock() string {
 	if version, err := landlock.LandlockGetABIVersion(); err != nil || version < 1 {

@@ -27,6 +27,17 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+func TestWhyNoPages(t *testing.T) {
+	for size, want := range map[int]string{4 << 10: "", 16 << 10: "pages of 16 KiB", 64 << 10: "pages of 64 KiB"} {
+		if got := WhyNoPages(size); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("pages of %d: %q", size, got)
+		}
+	}
+	if got := WhyNoSandboxes(); got != "" && !strings.Contains(got, ": ") {
+		t.Errorf("%q has no remedy", got)
+	}
+}
+
 // TestIsolateMapsWhatItMay maps the process's own user where it may become no other.
 func TestIsolateMapsWhatItMay(t *testing.T) {
 	var attr syscall.SysProcAttr

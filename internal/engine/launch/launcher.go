@@ -63,8 +63,8 @@ func New(ctx context.Context, cfg Config) (*Launcher, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if confinement.InGVisor() {
-		return nil, api.Errorf(api.CodeUnsupported, "this is gVisor's kernel, in which sandboxes cannot run: run ramet outside of it")
+	if reason := confinement.WhyNoSandboxes(); reason != "" {
+		return nil, api.Errorf(api.CodeUnsupported, "%s", reason)
 	}
 	l := &Launcher{cfg: cfg, watches: memwatch.NewGroup(), quitTimeout: adoptTimeout, helloTimeout: helloTimeout}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -12,8 +13,8 @@ import (
 	"ramet.dev/ramet/api"
 )
 
-// Platform is the platform of sandboxes.
-var Platform = v1.Platform{OS: "linux", Architecture: "amd64"}
+// Platform is the platform of sandboxes: they run on the processor of the host.
+var Platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
 // referenceType is the annotation of manifests that describe another one, as attestations do.
 const referenceType = "vnd.docker.reference.type"
@@ -38,14 +39,16 @@ func Runs(d *v1.Descriptor) bool {
 
 // Best returns those of the entries whose variant is the highest that this processor runs, in their
 // order. Errors: api.CodeUnsupported if it runs none of them.
-func Best(entries []v1.Descriptor) ([]v1.Descriptor, error) { return best(entries, Level()) }
+func Best(entries []v1.Descriptor) ([]v1.Descriptor, error) {
+	return best(Platform.Architecture, entries, Level())
+}
 
-func best(entries []v1.Descriptor, most int) ([]v1.Descriptor, error) {
+func best(arch string, entries []v1.Descriptor, most int) ([]v1.Descriptor, error) {
 	highest := 0
 	var variants []string
 	for _, d := range entries {
 		variant := variantOf(&d)
-		if n := levelOf(variant); n > highest && n <= most {
+		if n := levelOf(arch, variant); n > highest && n <= most {
 			highest = n
 		}
 		if !slices.Contains(variants, variant) {
@@ -53,9 +56,9 @@ func best(entries []v1.Descriptor, most int) ([]v1.Descriptor, error) {
 		}
 	}
 	if highest == 0 && len(entries) > 0 {
-		return nil, api.Errorf(api.CodeUnsupported, "image is for %s/%s: this processor runs up to v%d", Platform, strings.Join(variants, ", "), most)
+		return nil, api.Errorf(api.CodeUnsupported, "image is for linux/%s/%s: this processor runs up to v%d", arch, strings.Join(variants, ", "), most)
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(d v1.Descriptor) bool { return levelOf(variantOf(&d)) != highest }), nil
+	return slices.DeleteFunc(slices.Clone(entries), func(d v1.Descriptor) bool { return levelOf(arch, variantOf(&d)) != highest }), nil
 }
 
 func variantOf(d *v1.Descriptor) string {
@@ -65,23 +68,36 @@ func variantOf(d *v1.Descriptor) string {
 	return d.Platform.Variant
 }
 
-// levelOf returns the level of a variant of amd64, which is the first if it has no name. Unknown
+// levels are the variants of an architecture that have a name: the first, which an image without a variant is for,
+// and the last that is known.
+var levels = map[string]struct{ first, last int }{"amd64": {1, 4}, "arm64": {8, 9}}
+
+// levelOf returns the level of a variant, which is the first of its architecture if it has no name. Unknown
 // variants have a level that no processor has.
-func levelOf(variant string) int {
-	if variant == "" {
-		return 1
+func levelOf(arch, variant string) int {
+	known, ok := levels[arch]
+	if !ok {
+		known.first, known.last = 1, 1
 	}
-	for n := 1; n <= 4; n++ {
+	if variant == "" {
+		return known.first
+	}
+	for n := known.first; n <= known.last; n++ {
 		if variant == fmt.Sprintf("v%d", n) {
 			return n
 		}
 	}
-	return 5
+	return known.last + 1
 }
 
-// Level returns the level of this processor in the x86-64 psABI, 1 to 4. A level has all features
-// of those below it. Features that come with the named ones in every processor are not asked for.
+// Level returns the highest level that a sandbox has on this processor. A level has all features of those below it.
+//
+// On x86-64 it is that of the psABI, 1 to 4. Features that come with the named ones in every processor are not asked
+// for. On arm64 it is 8: a sandbox has no SVE, which level 9 begins with.
 func Level() int {
+	if Platform.Architecture != "amd64" {
+		return levelOf(Platform.Architecture, "")
+	}
 	x := &cpu.X86
 	switch {
 	case !x.HasSSE3 || !x.HasSSSE3 || !x.HasSSE41 || !x.HasSSE42 || !x.HasPOPCNT || !x.HasCX16:

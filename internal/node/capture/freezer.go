@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -98,7 +99,7 @@ func (z *Freezer) Capture(ctx context.Context, b *sandboxes.Instance, req api.Sn
 		Source:    source,
 		Reach:     rec.Reach,
 		Control:   rec.Control.Inherited(false),
-		Processor: snapshots.ProcessorFeatures(),
+		Processor: snapshots.ProcessorFeatures(), Architecture: runtime.GOARCH,
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 
 	"ramet.dev/ramet/api"
@@ -23,6 +24,9 @@ func (s *Snapshot) Open(ctx context.Context) (*freezes.Freeze, error) {
 	snap := &rec.Snapshot
 	if snap.State != api.SnapshotReady && (snap.State != api.SnapshotUploading || s.freeze == nil) {
 		return nil, api.Errorf(api.CodeWrongState, "snapshot %s is %s, not ready", s.ID, snap.State)
+	}
+	if err := checkArchitecture(rec.Architecture, runtime.GOARCH); err != nil {
+		return nil, fmt.Errorf("snapshot %s: %w", s.ID, err)
 	}
 	if snap.Engine != s.set.engine {
 		return nil, api.Errorf(api.CodeUnsupported, "snapshot %s was made by engine %s, this is %s", s.ID, snap.Engine, s.set.engine)

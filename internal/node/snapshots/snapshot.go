@@ -30,6 +30,8 @@ type Record struct {
 	Label     string             `json:"label,omitempty"`     // what the sandbox calls it
 	Private   string             `json:"private,omitempty"`   // the sandbox that alone returns to it; nobody sees it
 	Processor []string           `json:"processor,omitempty"` // features of the processor where it was made
+	// Architecture is that of the machine where it was made; snapshots of earlier versions do not name it.
+	Architecture string `json:"architecture,omitempty"`
 	// Version counts how often its files were written anew, Parts are the files besides
 	// the state, and Needs the snapshots to whose files it refers.
 	Version int                     `json:"version,omitempty"`

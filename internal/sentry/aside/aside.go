@@ -96,9 +96,6 @@ func (a *State) takeContents(p *pipe.Pipe) (restore func()) {
 	return func() { *b.buf, *b.off = buf, off }
 }
 
-// noRegisters is what fpu.State.AfterLoad takes for registers that were never used.
-var noRegisters = make(fpu.State, fpu.FP_XSTATE_MAGIC2_SIZE)
-
 // Restore puts the bytes into the kernel that was loaded with a.
 func (a *State) Restore(mem *cow.Memory) error {
 	if len(a.registers) != len(a.tasks) || len(a.contents) != len(a.pipes) {
@@ -123,19 +120,6 @@ func (a *State) Restore(mem *cow.Memory) error {
 	if err := mem.PutMapped(a.mapped); err != nil {
 		return api.Errorf(api.CodeCorrupt, "saved state: %w", err)
 	}
-	return nil
-}
-
-// setRegisters sets registers as gVisor's loader does, which panics if this processor lacks
-// some of them.
-func setRegisters(registers *fpu.State, saved string) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = api.Errorf(api.CodeUnsupported, "this processor cannot hold the registers of a thread: %v", r)
-		}
-	}()
-	*registers = fpu.State(saved)
-	registers.AfterLoad()
 	return nil
 }
 

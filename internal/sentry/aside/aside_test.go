@@ -5,10 +5,8 @@ import (
 	"context"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
-	"gvisor.dev/gvisor/pkg/cpuid"
 	"gvisor.dev/gvisor/pkg/safemem"
 	"gvisor.dev/gvisor/pkg/sentry/arch/fpu"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
@@ -86,19 +84,14 @@ func TestPipeComesBack(t *testing.T) {
 // TestRegistersComeBack loads registers as a child does: what nobody has used, what was
 // set aside, and what no processor has.
 func TestRegistersComeBack(t *testing.T) {
-	cpuid.Initialize()
-	fpu.InitHostState()
-	const inXMM = 200 // an offset in what XMM registers are saved in
+	initRegisters()
+	const inVectors = 200 // an offset in what vector registers are saved in
 	was := fpu.NewState()
-	copy(was[inXMM:], "sixteen bytes of")
+	copy(was[inVectors:], "sixteen bytes of")
 	var a State
 	registers := was
 	restore := a.takeRegisters(nil, &registers)
-	registers = slices.Clone(registers)
-	registers.AfterLoad() // as gVisor does for what it has loaded
-	if len(registers) != len(was) {
-		t.Fatalf("unused registers are %d bytes, not %d", len(registers), len(was))
-	}
+	loadUnused(t, &registers, len(was))
 	if bytes.Contains(registers, []byte("sixteen")) {
 		t.Error("they are saved with what they hold")
 	}
@@ -111,8 +104,7 @@ func TestRegistersComeBack(t *testing.T) {
 	if restore(); &registers[0] != &was[0] || len(registers) != len(was) {
 		t.Error("others are put back than were taken")
 	}
-	copy(was[512:], strings.Repeat("\xff", 8)) // XSTATE_BV: all that there could ever be
-	if err := setRegisters(&registers, string(was)); api.CodeOf(err) != api.CodeUnsupported {
+	if err := setRegisters(&registers, unknownRegisters(was)); api.CodeOf(err) != api.CodeUnsupported {
 		t.Errorf("registers that this processor lacks: %v", err)
 	}
 }

@@ -106,7 +106,7 @@ func newProcessOn(t testing.TB, mem *Memory, on platform.Platform) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.SetMmapLayout(arch.New(arch.AMD64), limits.NewLimitSet()); err != nil {
+	if _, err := m.SetMmapLayout(arch.New(arch.Host), limits.NewLimitSet()); err != nil {
 		t.Fatal(err)
 	}
 	return &process{t, m, ctx}

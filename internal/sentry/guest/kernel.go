@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"unsafe"
@@ -148,14 +147,6 @@ func newBlank(hosted *dormant.Platform, mem *cow.Memory, files *os.File) *Blank 
 // spares is how many address spaces a blank has: one for init and one for the process
 // that hardly any sandbox is without, if only the first command.
 const spares = 2
-
-// hostFeatures returns the features of the processor, without leaves of zeros: leaves that
-// are missing read as zeros in any case, and they are three quarters of what would be saved.
-func hostFeatures() cpuid.FeatureSet {
-	features := cpuid.HostFeatureSet().Fixed()
-	maps.DeleteFunc(features.Function.(cpuid.Static), func(_ cpuid.In, out cpuid.Out) bool { return out == cpuid.Out{} })
-	return features
-}
 
 // Guest is a running sandbox.
 type Guest struct {

@@ -62,7 +62,7 @@ func TestELFIsOneReadExecuteSegment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Type != elf.ET_EXEC || f.Machine != elf.EM_X86_64 || f.Class != elf.ELFCLASS64 || len(f.Sections) != 0 {
+	if f.Type != elf.ET_EXEC || f.Machine != machine || f.Class != elf.ELFCLASS64 || len(f.Sections) != 0 {
 		t.Errorf("header %+v", f.FileHeader)
 	}
 	if len(f.Progs) != 1 {
@@ -83,11 +83,7 @@ func TestELFIsOneReadExecuteSegment(t *testing.T) {
 // TestProgramBytes was checked by hand against the instruction tables: a change
 // of the encoder must not go unseen.
 func TestProgramBytes(t *testing.T) {
-	want := strings.Join(strings.Fields(`
-		b80e000000 bf00000000 488d355f000000 ba00000000 41ba08000000 0f05
-		b83d000000 48c7c7ffffffff be00000000 ba01000040 41ba00000000 0f05 4885c0 0f8fd9ffffff
-		b880000000 488d3d17000000 be00000000 ba00000000 41ba08000000 0f05 e9b6ffffff
-		0000010000000000 ffffffffffffffff`), "")
+	want := strings.Join(strings.Fields(programBytes), "")
 	if got := hex.EncodeToString(program()); got != want {
 		t.Errorf("program is\n%s, want\n%s", got, want)
 	}

@@ -1,5 +1,10 @@
 package guestinit
 
+import "debug/elf"
+
+// machine is the processor that the program is for.
+const machine = elf.EM_X86_64
+
 // What the program tells the kernel, from the x86-64 Linux ABI.
 const (
 	sysRtSigprocmask        = 14

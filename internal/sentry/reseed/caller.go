@@ -2,7 +2,6 @@ package reseed
 
 import (
 	"bytes"
-	"encoding/binary"
 	"sync"
 	"weak"
 
@@ -98,11 +97,7 @@ func inGenerator(m memory, at hostarch.Addr) bool {
 // refers reports whether code, which is at an address, refers to one of the names.
 func refers(m memory, code []byte, at hostarch.Addr) bool {
 	name := make([]byte, longestName)
-	for i := range code {
-		target, ok := reference(code[i:], at+hostarch.Addr(i))
-		if !ok {
-			continue
-		}
+	for target := range references(code, at) {
 		n := m.read(target, name)
 		text, _, ended := bytes.Cut(name[:n], []byte{0})
 		if ended && (bytes.Equal(text, generatorName) || bytes.HasSuffix(text, generatorFile)) {
@@ -110,21 +105,4 @@ func refers(m memory, code []byte, at hostarch.Addr) bool {
 		}
 	}
 	return false
-}
-
-// reference returns the address that an instruction at an address loads into a register,
-// if it is one that compilers use for that: lea relative to the next instruction, or mov
-// of a constant in a program whose place is fixed.
-func reference(code []byte, at hostarch.Addr) (hostarch.Addr, bool) {
-	switch {
-	case len(code) >= 7 && code[0]&0xf8 == 0x48 && code[1] == 0x8d && code[2]&0xc7 == 0x05:
-		return at + 7 + hostarch.Addr(int64(int32(binary.LittleEndian.Uint32(code[3:])))), true
-	case len(code) >= 5 && code[0]&0xf8 == 0xb8:
-		target := hostarch.Addr(binary.LittleEndian.Uint32(code[1:]))
-		return target, target >= hostarch.PageSize
-	case len(code) >= 7 && code[0]&0xf8 == 0x48 && code[1] == 0xc7 && code[2]&0xf8 == 0xc0:
-		target := hostarch.Addr(binary.LittleEndian.Uint32(code[3:]))
-		return target, target >= hostarch.PageSize
-	}
-	return 0, false
 }

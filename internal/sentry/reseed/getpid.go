@@ -41,16 +41,11 @@ func forkID(generation uint32, pid uintptr) uintptr {
 }
 
 // isGenerator reports whether the system call that t is in comes from OpenSSL's
-// generator: by way of the C library's getpid, which returns to what is on top of the
-// stack, or with that function inlined.
+// generator: by way of the C library's getpid, or with that function inlined.
 func isGenerator(t *kernel.Task) bool {
-	var top [8]byte
-	if n, _ := t.CopyInBytes(hostarch.Addr(t.Arch().Stack()), top[:]); n < len(top) {
-		return false
-	}
+	places, ok := callersOf(t)
 	m := taskMemory{t}
-	return callers.is(t.MemoryManager(), m, hostarch.Addr(hostarch.ByteOrder.Uint64(top[:]))) ||
-		callers.is(t.MemoryManager(), m, hostarch.Addr(t.Arch().IP()))
+	return ok && (callers.is(t.MemoryManager(), m, places[0]) || callers.is(t.MemoryManager(), m, places[1]))
 }
 
 // taskMemory is the memory of a task that is in a system call.

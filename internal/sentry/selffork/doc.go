@@ -8,8 +8,9 @@
 // thread ids, which the runtime keeps, are replaced, and the poller's descriptors are made anew.
 //
 // The package relies on the place of m in the runtime's g, on the thread id within the first
-// words of m, and on signals being handled on a stack of their own. Its test fails if a
-// toolchain changes one of these.
+// words of m, and on signals being handled on a stack of their own. On arm64 it also relies on the
+// runtime's place for g while a thread is in the vDSO, which another program than one without cgo
+// does not use. Its test fails if a toolchain changes one of these.
 //
 // A Copy has one thread only. It relies on the runtime needing no other one while it has a single
 // processor, on threads without a processor holding no lock for longer than a moment, and on its

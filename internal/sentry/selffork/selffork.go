@@ -34,7 +34,7 @@ type Child struct {
 	Steps []Step
 }
 
-// maxThreads is the most that a process may have, here and in threads_amd64.s.
+// maxThreads is the most that a process may have, here and in threads_*.s.
 const maxThreads = 4096
 
 // maxYields bounds the wait for a thread: several seconds on an idle machine, more on
@@ -43,7 +43,7 @@ const maxYields = 10_000_000
 
 // thread is one that is held.
 type thread struct {
-	//lint:ignore U1000 the handler's and revive's, in threads_amd64.s
+	//lint:ignore U1000 the handler's and revive's, in threads_*.s
 	sp, fs uintptr
 	id     uintptr
 	noted  uintptr // where the runtime keeps id
@@ -53,7 +53,7 @@ type thread struct {
 var (
 	forking sync.Mutex
 	threads [maxThreads]thread
-	//lint:ignore U1000 the handler counts it, in threads_amd64.s
+	//lint:ignore U1000 the handler counts it, in threads_*.s
 	arriving uint32         // handlers that began
 	arrived  uint32         // entries of threads that are filled in
 	round    uint32         // odd while threads are held
@@ -105,6 +105,9 @@ func New(proc *os.Root) (*Forker, error) {
 	w.Close()
 	pollers, err := findPollers(proc)
 	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	if err := learnThreads(proc); err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	tasks, err := proc.Open("task")

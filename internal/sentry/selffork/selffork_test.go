@@ -23,6 +23,7 @@ import (
 var programs = map[string]func() error{
 	"busy":   busy,
 	"spin":   spin,
+	"clock":  clocks,
 	"poller": pollers,
 	"text":   text,
 	"steps":  steps,
@@ -59,6 +60,9 @@ func run(t *testing.T, program string) string {
 func TestForkOfBusyProgram(t *testing.T) { run(t, "busy") }
 
 func TestChildIsPreempted(t *testing.T) { run(t, "spin") }
+
+// TestForkInVDSO forks while threads are in the vDSO, where a register of the runtime may have another use.
+func TestForkInVDSO(t *testing.T) { run(t, "clock") }
 
 func TestPollerIsNotShared(t *testing.T) { run(t, "poller") }
 
@@ -191,6 +195,32 @@ func spin() error {
 			return nil
 		})
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clocks forks while threads ask for the time, which they do without a system call.
+func clocks() error {
+	var asked [4]atomic.Int64
+	for i := range asked {
+		go func() {
+			for time.Now().Unix() > 0 {
+				asked[i].Add(1)
+			}
+		}()
+	}
+	alive := func() error {
+		for i := range asked {
+			for before := asked[i].Load(); asked[i].Load() == before; {
+				runtime.Gosched()
+			}
+		}
+		return nil
+	}
+	for range 50 {
+		if err := errors.Join(alive(), fork(Child{}, alive)); err != nil {
 			return err
 		}
 	}

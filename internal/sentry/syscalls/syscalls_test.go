@@ -1,6 +1,7 @@
 package syscalls
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ const missingCalls = "open_tree move_mount fsopen fsconfig fsmount"
 // implemented returns the numbers of the calls that gVisor implements, by name.
 func implemented(t *testing.T) map[string]int {
 	t.Helper()
-	table, ok := kernel.LookupSyscallTable(abi.Linux, arch.AMD64)
+	table, ok := kernel.LookupSyscallTable(abi.Linux, arch.Host)
 	if !ok {
 		t.Fatal("there is no table of system calls")
 	}
@@ -69,6 +70,9 @@ func TestSystemCallsAreKnown(t *testing.T) {
 		if !slices.Contains(known, name) {
 			t.Errorf("gVisor has a new system call, %s: see triedCalls", name)
 		}
+	}
+	if runtime.GOARCH != "amd64" {
+		return // it lacks the calls that newer ones have replaced
 	}
 	for _, name := range known {
 		if _, ok := names[name]; !ok {

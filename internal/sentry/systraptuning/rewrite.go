@@ -13,7 +13,7 @@ const rewriteAfter = 100
 
 // tableName is the name of systrap's table of rewritten calls, by which it finds the table
 // again in a process that was forked or restored, and tableRange is where the table is
-// (usertrap_amd64.go: tableVMAName, trapTableAddrRange).
+// (usertrap_amd64.go: tableVMAName, trapTableAddrRange). On arm64 systrap rewrites nothing.
 const tableName = "[usertrap]"
 
 var tableRange = hostarch.AddrRange{Start: 0x60000, End: 0x70000}

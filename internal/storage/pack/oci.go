@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"runtime"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -95,7 +96,7 @@ func (s *Source) oci(ctx context.Context, w io.Writer, a *Archive) error {
 		}
 	}
 	config := document(v1.ConfigFile{
-		Created: v1.Time{Time: a.Changes.Created}, Architecture: "amd64", OS: "linux", Config: a.Config,
+		Created: v1.Time{Time: a.Changes.Created}, Architecture: runtime.GOARCH, OS: "linux", Config: a.Config,
 		RootFS: v1.RootFS{Type: "layers", DiffIDs: diffIDs}, History: []v1.History{a.Base.history(), a.Changes.history()},
 	})
 	manifest := document(v1.Manifest{

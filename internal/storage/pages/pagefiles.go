@@ -15,15 +15,17 @@ const (
 	PageSize  = 1 << pageShift
 	pageShift = 12
 
-	// ownMapping is the size of the mapping of the own file in bytes. A mapping may reach
-	// beyond the end of its file, so memory never moves when the file grows.
-	ownMapping = 1 << 40
 	// growStep is the number of pages by which the own file grows. The file is sparse: a
 	// step takes no disk space and saves system calls.
 	growStep Page = 16384
 	// MaxPage bounds page numbers, so that offsets are far below the limit of int64.
 	MaxPage Page = 1 << 48
 )
+
+// ownMappings are sizes of the mapping of the own file in bytes, the first of which that the process has room for
+// is taken. A mapping may reach beyond the end of its file, so memory never moves when the file grows. A process has
+// 512 GiB of addresses in all on some arm64 kernels.
+var ownMappings = []int{1 << 40, 1 << 36}
 
 // mappedSegment is an inherited segment in memory.
 type mappedSegment struct {
@@ -43,13 +45,19 @@ type pageFiles struct {
 	inherited []mappedSegment
 }
 
-// mapOwn maps the own file.
+// mapOwn maps the own file, and bounds it by what is mapped.
 func (f *pageFiles) mapOwn() error {
-	for mem, prot := range map[*[]byte]int{&f.mem: unix.PROT_READ | unix.PROT_WRITE, &f.readMem: unix.PROT_READ} {
-		var err error
-		if *mem, err = unix.Mmap(int(f.own.Fd()), int64(f.base)*PageSize, ownMapping, prot, unix.MAP_SHARED); err != nil {
-			return fmt.Errorf("map own file: %w", err)
+	var err error
+	for _, size := range ownMappings {
+		if err = f.mapPieces(size); !errors.Is(err, unix.ENOMEM) {
+			break
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("map own file: %w", err)
+	}
+	if most := f.base + Page(len(f.mem)/PageSize); f.most == 0 || f.most > most {
+		f.most = most
 	}
 	// Nodes are scattered: reading ahead of a node would only make pages of a file that is
 	// still empty, in every sandbox.
@@ -57,6 +65,18 @@ func (f *pageFiles) mapOwn() error {
 		return fmt.Errorf("advise on the own file: %w", err)
 	}
 	return nil
+}
+
+// mapPieces maps so many bytes of the own file twice, or not at all.
+func (f *pageFiles) mapPieces(size int) (err error) {
+	if f.mem, err = unix.Mmap(int(f.own.Fd()), int64(f.base)*PageSize, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return err
+	}
+	if f.readMem, err = unix.Mmap(int(f.own.Fd()), int64(f.base)*PageSize, size, unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		err = errors.Join(err, unix.Munmap(f.mem))
+		f.mem = nil
+	}
+	return err
 }
 
 // Protect makes the pages read-only in this process, for good: it is killed if it writes to one.

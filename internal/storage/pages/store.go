@@ -62,7 +62,7 @@ func NewStore(own *os.File, base Page, inherited []Segment) (*Store, error) {
 		return nil, fmt.Errorf("own file %s has %d bytes, pages from %d on are in use", own.Name(), size, base)
 	}
 	s := &Store{
-		pageFiles: pageFiles{own: own, base: base, end: base, most: base + ownMapping/PageSize, fileEnd: Page(size / PageSize)},
+		pageFiles: pageFiles{own: own, base: base, end: base, fileEnd: Page(size / PageSize)},
 		epoch:     1, free: newFreeSpace(), clusters: map[Page]*nodeCluster{},
 	}
 	for _, seg := range inherited {

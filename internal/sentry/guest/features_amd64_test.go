@@ -22,3 +22,8 @@ func TestHostFeatures(t *testing.T) {
 		t.Errorf("%d of %d leaves are kept", n, of)
 	}
 }
+
+// moreFeatures returns those of a processor that has some more, and their names.
+func moreFeatures(*testing.T) (cpuid.FeatureSet, string) {
+	return cpuid.HostFeatureSet().ToStatic().Add(cpuid.X86Feature3DNOW).Add(cpuid.X86FeatureLWP).ToFeatureSet(), "3dnow, lwp"
+}

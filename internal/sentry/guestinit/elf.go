@@ -25,7 +25,7 @@ func ELF() []byte {
 			0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT), byte(elf.ELFOSABI_NONE),
 		},
 		Type:      uint16(elf.ET_EXEC),
-		Machine:   uint16(elf.EM_X86_64),
+		Machine:   uint16(machine),
 		Version:   uint32(elf.EV_CURRENT),
 		Entry:     loadAddress + headerSize + segmentSize,
 		Phoff:     headerSize,

@@ -1,0 +1,4 @@
+package sentry
+
+// archForbidden are calls that other architectures lack.
+var archForbidden []uintptr

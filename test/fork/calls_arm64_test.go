@@ -1,0 +1,4 @@
+package fork
+
+// archUntriedCalls are more of untriedCalls.
+var archUntriedCalls []int
