@@ -23,6 +23,8 @@ type Snapshot struct {
 	ExpiresAt *time.Time        `json:"expires_at,omitempty" doc:"when it is deleted, by a rule of its tree"`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"labels for programs: keys and values of text"`
 	Claimed   []string          `json:"claimed,omitempty" doc:"keys of metadata that the sandbox set itself by self-control: rules about access ignore them"`
+	// Origin is nil for snapshots that this machine has made.
+	Origin *SnapshotOrigin `json:"origin,omitempty" doc:"packed snapshot that it was unpacked from; absent if it was made here"`
 	// Template is set by servers of the daemon alone, so that a caller cannot plant a template.
 	Template string `json:"template,omitempty" doc:"template that the daemon made as this snapshot; no request can set it"`
 }

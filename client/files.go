@@ -142,13 +142,19 @@ func (s *Files) WriteArchive(ctx context.Context, ref string, f api.FileRef, par
 
 // upload makes a PUT request whose body is streamed.
 func upload[T any](ctx context.Context, c *connection, ref, rest string, q url.Values, header http.Header, mediaType string, from io.Reader) (T, error) {
-	var v T
 	p, err := path("sandboxes", ref, rest)
 	if err != nil {
-		return v, err
+		var none T
+		return none, err
 	}
+	return sendBody[T](ctx, c, http.MethodPut, p, q, header, mediaType, from)
+}
+
+// sendBody sends a body of any length.
+func sendBody[T any](ctx context.Context, c *connection, method, p string, q url.Values, header http.Header, mediaType string, from io.Reader) (T, error) {
+	var v T
 	in := &source{Reader: from}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+p+"?"+q.Encode(), in)
+	req, err := http.NewRequestWithContext(ctx, method, c.base+p+"?"+q.Encode(), in)
 	if err != nil {
 		return v, api.Errorf(api.CodeInvalid, "make request: %w", err)
 	}

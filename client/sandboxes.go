@@ -134,15 +134,20 @@ func (s *Sandboxes) Rollback(ctx context.Context, ref, snap string) (*api.Sandbo
 // Export copies the files of a sandbox or snapshot to w, in the requested format. If it fails,
 // w has got a part of them.
 func (s *Sandboxes) Export(ctx context.Context, ref string, req api.ExportRequest, w io.Writer) error {
-	p, err := path("sandboxes", ref, "/export")
-	if err != nil {
-		return err
-	}
 	query := url.Values{"format": {string(req.Format)}}
 	if req.Gzip {
 		query.Set("gzip", "1")
 	}
-	resp, err := s.conn.send(ctx, http.MethodGet, p, query, nil, "*/*", nil)
+	return s.conn.download(ctx, "sandboxes", ref, "/export", query, w)
+}
+
+// download copies an archive to w.
+func (c *connection) download(ctx context.Context, kind, ref, rest string, query url.Values, w io.Writer) error {
+	p, err := path(kind, ref, rest)
+	if err != nil {
+		return err
+	}
+	resp, err := c.send(ctx, http.MethodGet, p, query, nil, "*/*", nil)
 	if err != nil {
 		return err
 	}
@@ -153,7 +158,7 @@ func (s *Sandboxes) Export(ctx context.Context, ref string, req api.ExportReques
 		return connectionError(ctx, in.err)
 	}
 	if err != nil {
-		return fmt.Errorf("write export: %w", err)
+		return fmt.Errorf("write archive: %w", err)
 	}
 	return nil
 }

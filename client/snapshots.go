@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -47,6 +48,30 @@ func (s *Snapshots) Delete(ctx context.Context, ref string, how api.SnapshotDele
 // Verify compares all stored parts of a snapshot with their digests.
 func (s *Snapshots) Verify(ctx context.Context, ref string) (*api.Snapshot, error) {
 	return on[*api.Snapshot](ctx, s.conn, http.MethodPost, "snapshots", ref, "/verify", nil, nil)
+}
+
+// Pack copies a snapshot to w in the form in which other machines take it. If it fails, w has got
+// a part of it.
+func (s *Snapshots) Pack(ctx context.Context, ref string, req api.PackRequest, w io.Writer) error {
+	query := url.Values{}
+	if req.WithoutImage {
+		query.Set("without_image", "true")
+	}
+	return s.conn.download(ctx, "snapshots", ref, "/pack", query, w)
+}
+
+// PackContents lists what a pack of a snapshot contains.
+func (s *Snapshots) PackContents(ctx context.Context, ref string) (*api.PackContents, error) {
+	return on[*api.PackContents](ctx, s.conn, http.MethodGet, "snapshots", ref, "/pack/contents", nil, nil)
+}
+
+// Unpack makes a snapshot of what Pack has copied, here or elsewhere.
+func (s *Snapshots) Unpack(ctx context.Context, from io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
+	query := url.Values{}
+	if req.Name != "" {
+		query.Set("name", req.Name)
+	}
+	return sendBody[*api.Snapshot](ctx, s.conn, http.MethodPost, "/v1/snapshots/unpack", query, nil, "application/x-tar", from)
 }
 
 // Restore makes sandboxes from a snapshot.

@@ -136,7 +136,11 @@ ramet restore good -n 2 --name again`,
 		"rollback": `ramet rollback base
 ramet rollback base good
 ramet rollback base --step 2`,
-		"verify":   `ramet verify good`,
+		"verify": `ramet verify good`,
+		"pack": `ramet pack good -o good.tar
+ramet pack good --dry-run`,
+		"unpack": `ramet unpack good.tar
+ramet unpack - --name theirs <good.tar`,
 		"timeline": `ramet timeline base`,
 		"bisect": `ramet bisect base -- make test
 ramet bisect base -c 'cd /srv && make test' --timeout 1m`,

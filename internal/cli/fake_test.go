@@ -224,6 +224,16 @@ func fakeService() *apitest.Service {
 				}
 				return snap, nil
 			},
+			PackFunc:         fakePack,
+			PackContentsFunc: fakePackContents,
+			UnpackFunc: func(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
+				if b, err := io.ReadAll(r); err != nil || len(b) == 0 {
+					return nil, cmp.Or(err, error(api.Errorf(api.CodeCorrupt, "this is no archive of a snapshot")))
+				}
+				out := *snap
+				out.Name = cmp.Or(req.Name, snap.Name)
+				return &out, nil
+			},
 			VerifySnapshotFunc: func(context.Context, string) (*api.Snapshot, error) { return snap, nil },
 			DeleteSnapshotFunc: func(_ context.Context, _ string, how api.SnapshotDeletion) error {
 				if how.Cascade {

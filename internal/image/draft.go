@@ -140,3 +140,15 @@ func hashFile(ctx context.Context, f io.ReaderAt, size int64, report func(int64)
 	}
 	return [sha256.Size]byte(hash.Sum(nil)), err
 }
+
+// Same reads all of r and compares it with a digest.
+func Same(ctx context.Context, r io.Reader, digest string) error {
+	hash := sha256.New()
+	if _, err := io.Copy(hash, &countReader{ctx: ctx, r: r}); err != nil {
+		return err
+	}
+	if got := "sha256:" + hex.EncodeToString(hash.Sum(nil)); got != digest {
+		return corrupt("image has digest %s, expected is %s", got, digest)
+	}
+	return nil
+}

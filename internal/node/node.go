@@ -324,7 +324,7 @@ func (m *Node) composeUses() {
 	m.comparer, m.timelines = m.newComparer(), m.newTimelines()
 	m.offers = offers{
 		creates: creator, inspects: m.inspector, updates: m.lifecycles, rests: m.rester, forks: m.forker, swaps: m.swapper, draws: m.trees,
-		takes: m.taker, keeps: snapshots.NewRequests(m.snapshots), imports: m.images, admits: m.admission,
+		takes: m.taker, keeps: snapshots.NewRequests(m.snapshots), travels: m.newPorter(), imports: m.images, admits: m.admission,
 		runs: m.plane, connects: m.networks, guards: networks.NewSecrets(m.networks), holds: networks.NewHeld(m.networks), shares: m.volumes, compares: m.comparer, steps: m.timelines, publishes: m.events,
 	}
 }

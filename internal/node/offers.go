@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"io"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/service"
@@ -20,6 +21,7 @@ type offers struct {
 	draws
 	takes
 	keeps
+	travels
 	imports
 	admits
 	runs
@@ -75,6 +77,11 @@ type (
 		GetSnapshot(ctx context.Context, ref string) (*api.Snapshot, error)
 		DeleteSnapshot(ctx context.Context, ref string, how api.SnapshotDeletion) error
 		VerifySnapshot(ctx context.Context, ref string) (*api.Snapshot, error)
+	}
+	travels interface {
+		Pack(ctx context.Context, ref string, req api.PackRequest, w io.Writer) error
+		PackContents(ctx context.Context, ref string) (*api.PackContents, error)
+		Unpack(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error)
 	}
 	imports interface {
 		service.Images

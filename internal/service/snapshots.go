@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"io"
 
 	"ramet.dev/ramet/api"
 )
@@ -19,4 +20,10 @@ type Snapshots interface {
 	Restore(ctx context.Context, snapRef string, req api.RestoreRequest) (*api.ForkResult, error)
 	// Rollback returns a sandbox to a snapshot of it. The sandbox keeps its id.
 	Rollback(ctx context.Context, ref, snapRef string) (*api.Sandbox, error)
+	// Pack writes a snapshot to w as the tar of an OCI image layout, for other machines.
+	Pack(ctx context.Context, ref string, req api.PackRequest, w io.Writer) error
+	// PackContents says what Pack takes along.
+	PackContents(ctx context.Context, ref string) (*api.PackContents, error)
+	// Unpack makes a snapshot of what Pack has written, here or elsewhere.
+	Unpack(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error)
 }

@@ -15,6 +15,7 @@ var masks = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?`), "TIME"},
 	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "DIGEST"},
+	{regexp.MustCompile(`\bsha256:[0-9a-f]{12}\b`), "DIGEST"},
 	{regexp.MustCompile(`\b\d{16}\b`), "NUMBER"},
 	{regexp.MustCompile(`(_ms":) ?[0-9.]+`), "${1}N"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? ?(µs|ms|s|m|h|d|min)\b`), "DURATION"},

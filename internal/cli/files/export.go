@@ -35,17 +35,7 @@ The contents of /dev, /proc, /sys and /tmp, and the files ` + describe.IdentityF
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSandboxes),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			req.Format = api.ExportFormat(format)
-			if output != "-" {
-				return g.exportFile(ctx, c, args[0], req, output)
-			}
-			switch {
-			case g.JSON:
-				return api.Invalid("output", "--json needs -o FILE: the archive goes to standard output")
-			case console.IsTerminal(g.Out):
-				return api.Invalid("output", "an archive is not for a terminal: use -o FILE, or redirect standard output")
-			}
-			_, err := g.export(ctx, c, args[0], req, g.Out)
-			return err
+			return g.writeArchive(ctx, output, "export", format, func(w io.Writer) error { return c.Sandboxes.Export(ctx, args[0], req, w) })
 		}),
 	}
 	f := cmd.Flags()
@@ -56,9 +46,24 @@ The contents of /dev, /proc, /sys and /tmp, and the files ` + describe.IdentityF
 	return cmd
 }
 
-// exportFile writes to a temporary file and renames it, so that the file is complete or unchanged.
+// writeArchive writes an archive to a file, or to standard output.
+func (g *Group) writeArchive(ctx context.Context, output, phase, format string, write func(io.Writer) error) error {
+	if output != "-" {
+		return g.archiveFile(output, func(w io.Writer) (int64, error) { return g.archive(ctx, w, phase, format, write) })
+	}
+	switch {
+	case g.JSON:
+		return api.Invalid("output", "--json needs -o FILE: the archive goes to standard output")
+	case console.IsTerminal(g.Out):
+		return api.Invalid("output", "an archive is not for a terminal: use -o FILE, or redirect standard output")
+	}
+	_, err := g.archive(ctx, g.Out, phase, format, write)
+	return err
+}
+
+// archiveFile writes to a temporary file and renames it, so that the file is complete or unchanged.
 // It writes directly to a file that is not regular.
-func (g *Group) exportFile(ctx context.Context, c *client.Client, ref string, req api.ExportRequest, path string) (err error) {
+func (g *Group) archiveFile(path string, write func(io.Writer) (int64, error)) (err error) {
 	temp, flags := path, os.O_WRONLY
 	if st, err := os.Stat(path); err != nil || st.Mode().IsRegular() {
 		temp, flags = filepath.Join(filepath.Dir(path), ".ramet-export-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL
@@ -76,7 +81,7 @@ func (g *Group) exportFile(ctx context.Context, c *client.Client, ref string, re
 			os.Remove(temp)
 		}
 	}()
-	n, err := g.export(ctx, c, ref, req, f)
+	n, err := write(f)
 	if err == nil {
 		err = f.Close()
 	}
@@ -89,15 +94,15 @@ func (g *Group) exportFile(ctx context.Context, c *client.Client, ref string, re
 	return g.Show(map[string]any{"path": path, "size_bytes": n}, func(io.Writer) error { return nil })
 }
 
-// export writes an archive to w, reports progress and returns its size.
-func (g *Group) export(ctx context.Context, c *client.Client, ref string, req api.ExportRequest, w io.Writer) (int64, error) {
+// archive writes an archive to w, reports progress and returns its size.
+func (g *Group) archive(ctx context.Context, w io.Writer, phase, format string, write func(io.Writer) error) (int64, error) {
 	p := g.NewProgress(ctx)
-	out := &countWriter{w: w, progress: p}
+	out := &countWriter{w: w, progress: p, phase: phase}
 	out.report() // the first bytes may take a while
-	err := c.Sandboxes.Export(ctx, ref, req, out)
+	err := write(out)
 	p.End(err == nil)
 	if err == nil && !g.JSON {
-		fmt.Fprintf(g.Err, "%s, %s\n", req.Format, console.ByteSize(out.n))
+		fmt.Fprintf(g.Err, "%s, %s\n", format, console.ByteSize(out.n))
 	}
 	return out.n, err
 }
@@ -107,6 +112,7 @@ type countWriter struct {
 	w        io.Writer
 	n        int64
 	progress console.Progress
+	phase    string
 }
 
 // Write implements io.Writer.
@@ -118,5 +124,5 @@ func (c *countWriter) Write(p []byte) (int, error) {
 }
 
 func (c *countWriter) report() {
-	c.progress.Update(api.Progress{Phase: "export", Done: c.n, Detail: console.ByteSize(c.n)}) // the total is unknown
+	c.progress.Update(api.Progress{Phase: c.phase, Done: c.n, Detail: console.ByteSize(c.n)}) // the total is unknown
 }

@@ -80,5 +80,8 @@ func NewPlaceholder() string {
 	return PlaceholderPrefix + placeholderText.EncodeToString(b)
 }
 
+// IsName reports whether a text may be the name of a secret.
+func IsName(text string) bool { return secretName.MatchString(text) }
+
 // IsPlaceholder reports whether a text is a placeholder.
 func IsPlaceholder(text string) bool { return placeholder.MatchString(text) }

@@ -265,15 +265,20 @@ func mergeEnv(image []string, more map[string]string) map[string]string {
 
 // validLimits checks the limits of a new sandbox on this machine.
 func (c *Creator) validLimits(l api.Limits) error {
+	return ValidLimits(l, c.cfg.HostMemory, c.cfg.FilesDir)
+}
+
+// ValidLimits checks the limits of a sandbox on this machine, whose files are in a directory.
+func ValidLimits(l api.Limits, hostMemory quota.HostMemory, filesDir string) error {
 	here := api.Machine{CPUs: runtime.NumCPU()}
 	if l.MemoryMiB != 0 { // else the host need not be asked
-		if _, total, err := c.cfg.HostMemory(); err == nil {
+		if _, total, err := hostMemory(); err == nil {
 			here.MemoryMiB = total >> 20
 		}
 	}
 	if l.DiskMiB != 0 {
 		var st unix.Statfs_t
-		if err := unix.Statfs(c.cfg.FilesDir, &st); err == nil && st.Bsize > 0 {
+		if err := unix.Statfs(filesDir, &st); err == nil && st.Bsize > 0 {
 			here.DiskMiB = int64(min(st.Blocks, math.MaxInt64/uint64(st.Bsize))) * st.Bsize >> 20
 		}
 	}

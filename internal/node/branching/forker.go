@@ -322,7 +322,7 @@ func (k *Forker) restoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 		}
 	}
 	batch.asked, batch.reply = rec.Asked, selfcontrol.RestoredFrom(s.ID, s.Label())
-	if err := batch.equip(ctx, trust.Frozen{Freeze: f, Source: source, Certificate: rec.Reach.Certificate}); err != nil {
+	if err := batch.equip(ctx, trust.Frozen{Freeze: f, Source: source, Certificate: rec.Trusts()}); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	out := &api.ForkResult{SnapshotMS: meter.Since(began)}

@@ -101,7 +101,7 @@ func write(ctx context.Context, fsys hostfs.FS, dir, id string, version int, fro
 	if err := l.write(ctx); err != nil {
 		return nil, err
 	}
-	pages := state.data[snapfile.PagesOffset : snapfile.PagesOffset+snap.Pages]
+	pages := state.Pages()
 	w := &Written{Version: version, Parts: l.parts, Needs: l.needs()}
 	if w.Digest, w.Size, err = writeState(fsys, filepath.Join(temp, StateFile(version)), snap, pages); err != nil {
 		return nil, err

@@ -37,6 +37,7 @@ type Record struct {
 	Version int                     `json:"version,omitempty"`
 	Parts   map[string]snapdir.Part `json:"parts,omitempty"`
 	Needs   []string                `json:"needs,omitempty"`
+	Origin  *Origin                 `json:"origin,omitempty"` // nil unless it came from elsewhere
 }
 
 // Tenant returns whose the snapshot is.

@@ -96,7 +96,7 @@ func (w *Swapper) RollbackTo(ctx context.Context, b *sandboxes.Instance, s *snap
 		since = snap.Snapshot.CreatedAt
 	}
 	rec.Undo(since, b.Sentry())
-	from := trust.Frozen{Freeze: f, Source: &snap.Source, Certificate: snap.Reach.Certificate}
+	from := trust.Frozen{Freeze: f, Source: &snap.Source, Certificate: snap.Trusts()}
 	if err := w.Reload(ctx, b, rec, from, selfcontrol.AnswerTo(snap.Asked, selfcontrol.RestoredFrom(s.ID, s.Label())(&rec.Sandbox))); err != nil {
 		return nil, fmt.Errorf("rollback: %w", err)
 	}

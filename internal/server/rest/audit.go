@@ -18,6 +18,7 @@ var (
 	noted = map[string]bool{
 		"GET /v1/sandboxes/{id}/exec": true, "GET /v1/sandboxes/{id}/processes/{pid}/attach": true, "GET /v1/sandboxes/{id}/ports/{port}": true,
 		"GET /v1/sandboxes/{id}/diff": true, "GET /v1/sandboxes/{id}/export": true, "GET /v1/snapshots/{id}/export": true,
+		"GET /v1/snapshots/{id}/pack": true,
 	}
 	leftOut = map[string]bool{
 		"POST /v1/sandboxes/{id}/processes/{pid}/resize": true, "POST /v1/sandboxes/{id}/processes/{pid}/stdin": true,

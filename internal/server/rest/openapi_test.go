@@ -275,6 +275,8 @@ GET /v1/secrets
 GET /v1/snapshots
 GET /v1/snapshots/{id}
 GET /v1/snapshots/{id}/export
+GET /v1/snapshots/{id}/pack
+GET /v1/snapshots/{id}/pack/contents
 GET /v1/tenants
 GET /v1/tenants/{tenant}
 GET /v1/tokens
@@ -317,6 +319,7 @@ POST /v1/sandboxes/{id}/rollback
 POST /v1/sandboxes/{id}/run-code
 POST /v1/sandboxes/{id}/snapshots
 POST /v1/sandboxes/{id}/wake
+POST /v1/snapshots/unpack
 POST /v1/snapshots/{id}/commit
 POST /v1/snapshots/{id}/restore
 POST /v1/snapshots/{id}/verify

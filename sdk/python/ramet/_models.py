@@ -81,6 +81,7 @@ __all__ = [
     "Secret",
     "SelfControl",
     "SnapshotInfo",
+    "SnapshotOrigin",
     "Stats",
     "Step",
     "Tree",
@@ -1702,6 +1703,19 @@ class Secret(Model):
     _maps = ("metadata",)
 
 
+class SnapshotOrigin(Model):
+    """The type SnapshotOrigin of the REST interface."""
+
+    created_at: datetime
+    """When it was made there."""
+    digest: str
+    """Digest of the manifest of the packed snapshot, which stands for all of it."""
+    snapshot: str
+    """Id of the snapshot on the machine that made it."""
+
+    _times = ("created_at",)
+
+
 class SnapshotInfo(Model):
     """The type Snapshot of the REST interface."""
 
@@ -1733,6 +1747,8 @@ class SnapshotInfo(Model):
     """Name, or empty."""
     on_disk: bool
     """Survives the daemon and the host."""
+    origin: Optional[SnapshotOrigin] = None
+    """Packed snapshot that it was unpacked from; absent if it was made here."""
     parent: Optional[str] = None
     """Snapshot that the sandbox came from."""
     pause_ms: float
@@ -1750,6 +1766,7 @@ class SnapshotInfo(Model):
     tenant: Optional[str] = None
     """Tenant that owns it; absent for the default tenant."""
 
+    _nested: ClassVar[Any] = {"origin": ("one", SnapshotOrigin)}
     _times = ("created_at", "expires_at",)
     _lists = ("claimed", "depends_on",)
     _maps = ("metadata",)

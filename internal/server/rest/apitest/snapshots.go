@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"io"
 
 	"ramet.dev/ramet/api"
 )
@@ -15,6 +16,27 @@ type SnapshotFuncs struct {
 	VerifySnapshotFunc func(context.Context, string) (*api.Snapshot, error)
 	RestoreFunc        func(context.Context, string, api.RestoreRequest) (*api.ForkResult, error)
 	RollbackFunc       func(context.Context, string, string) (*api.Sandbox, error)
+	PackFunc           func(context.Context, string, api.PackRequest, io.Writer) error
+	PackContentsFunc   func(context.Context, string) (*api.PackContents, error)
+	UnpackFunc         func(context.Context, io.Reader, api.UnpackRequest) (*api.Snapshot, error)
+}
+
+// Pack implements service.Snapshots.
+func (s *SnapshotFuncs) Pack(ctx context.Context, ref string, req api.PackRequest, w io.Writer) error {
+	if s.PackFunc == nil {
+		return errUnset
+	}
+	return s.PackFunc(ctx, ref, req, w)
+}
+
+// PackContents implements service.Snapshots.
+func (s *SnapshotFuncs) PackContents(ctx context.Context, ref string) (*api.PackContents, error) {
+	return call(s.PackContentsFunc != nil, func() (*api.PackContents, error) { return s.PackContentsFunc(ctx, ref) })
+}
+
+// Unpack implements service.Snapshots.
+func (s *SnapshotFuncs) Unpack(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
+	return call(s.UnpackFunc != nil, func() (*api.Snapshot, error) { return s.UnpackFunc(ctx, r, req) })
 }
 
 // Snapshot implements service.Snapshots.

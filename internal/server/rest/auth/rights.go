@@ -66,6 +66,9 @@ var exceptions = map[string]Right{
 	"POST /v1/sandboxes/{id}/port-sessions":                {Scope: api.ScopeExec},
 	// Stacks of the kernel are for those who run it.
 	"GET /v1/sandboxes/{id}/trace": {Scope: api.ScopeAdmin},
+	// Memory has whatever the programs of a sandbox know.
+	"GET /v1/snapshots/{id}/pack":          {Scope: api.ScopeAdmin},
+	"GET /v1/snapshots/{id}/pack/contents": {Scope: api.ScopeAdmin},
 	// Lists of tokens have no secrets, but readers must not learn who has which rights.
 	"GET /v1/tokens":       {Scope: api.ScopeAdmin},
 	"GET /v1/tenants":      {Scope: api.ScopeAdmin, operator: true},

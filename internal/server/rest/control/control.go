@@ -13,6 +13,7 @@ func Register(r *route.Router, s *stream.Streams, svc service.Service) {
 	(&sandboxes{svc}).routeSandboxes(r)
 	(&forks{svc}).routeForks(r)
 	(&snapshots{svc}).routeSnapshots(r)
+	(&packs{s, svc}).routePacks(r)
 	(&timeline{svc}).routeTimeline(r)
 	(&explorations{s, svc}).routeExplorations(r)
 	(&networks{s, svc}).routeNetworks(r)

@@ -109,6 +109,11 @@ func (h *exports) export(w http.ResponseWriter, r *http.Request, in *exportInput
 	if err == nil {
 		err = out.Flush()
 	}
+	endArchive(h.Streams, w, r, body, err)
+}
+
+// endArchive ends an answer that is an archive.
+func endArchive(h *stream.Streams, w http.ResponseWriter, r *http.Request, body *stream.Archive, err error) {
 	switch {
 	case err == nil:
 	case !body.Begun:

@@ -2139,6 +2139,42 @@ export interface components {
          * @enum {string}
          */
         NoHunks: "binary" | "too_large" | "limit";
+        PackContents: {
+            /** @description architecture of the processors that can restore it */
+            architecture: string;
+            /** @description engine version that can restore it */
+            engine: string;
+            /** @description names of the variables that are packed with their values */
+            env?: string[];
+            /** @description image id */
+            image: string;
+            /** @description properties of the sandbox that are not packed */
+            leftOut?: string[];
+            /** @description network document that is packed; absent if it has no network */
+            network?: components["schemas"]["NetworkPolicy"];
+            /** @description contents, before compression */
+            parts: components["schemas"]["PackPart"][];
+            /** @description names of the secrets that its network inserts; values are never packed */
+            secrets?: string[];
+            /** @description id of the snapshot */
+            snapshot: string;
+        };
+        PackPart: {
+            /** @description digest of the contents */
+            digest: string;
+            /**
+             * @description contents: the kernel's state, memory of processes, files that differ from the image, or the image
+             * @enum {string}
+             */
+            kind: "state" | "memory" | "files" | "image";
+            /**
+             * Format: int64
+             * @description bytes before compression, without holes
+             */
+            sizeBytes: number;
+            /** @description snapshot that the pages were written for: all pages of that part are packed */
+            snapshot?: string;
+        };
         Port: {
             /** @description address in the sandbox; 0.0.0.0 and :: are all addresses */
             address: string;
@@ -2786,6 +2822,8 @@ export interface components {
             name: string;
             /** @description survives the daemon and the host */
             onDisk: boolean;
+            /** @description packed snapshot that it was unpacked from; absent if it was made here */
+            origin?: components["schemas"]["SnapshotOrigin"];
             /** @description snapshot that the sandbox came from */
             parent?: string;
             /**
@@ -2808,6 +2846,17 @@ export interface components {
             template?: string;
             /** @description tenant that owns it; absent for the default tenant */
             tenant?: string;
+        };
+        SnapshotOrigin: {
+            /**
+             * Format: date-time
+             * @description when it was made there
+             */
+            createdAt: string;
+            /** @description digest of the manifest of the packed snapshot, which stands for all of it */
+            digest: string;
+            /** @description id of the snapshot on the machine that made it */
+            snapshot: string;
         };
         SnapshotRequest: {
             /** @description keep in memory, do not write to disk; gone when the daemon ends */

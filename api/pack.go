@@ -1,0 +1,42 @@
+package api
+
+import "time"
+
+// SnapshotOrigin is where a snapshot came from that another machine has made.
+type SnapshotOrigin struct {
+	Digest    string    `json:"digest" doc:"digest of the manifest of the packed snapshot, which stands for all of it"`
+	Snapshot  string    `json:"snapshot" doc:"id of the snapshot on the machine that made it"`
+	CreatedAt time.Time `json:"created_at" doc:"when it was made there"`
+}
+
+// PackRequest says how a snapshot is packed.
+type PackRequest struct {
+	// WithoutImage leaves the image out: the snapshot can only be unpacked where the image is.
+	WithoutImage bool
+}
+
+// UnpackRequest says how a packed snapshot is unpacked.
+type UnpackRequest struct {
+	Name string // of the snapshot; its own if empty
+}
+
+// PackContents lists what a packed snapshot contains.
+type PackContents struct {
+	Snapshot     string         `json:"snapshot" doc:"id of the snapshot"`
+	Image        string         `json:"image" doc:"image id"`
+	Engine       string         `json:"engine" doc:"engine version that can restore it"`
+	Architecture string         `json:"architecture" doc:"architecture of the processors that can restore it"`
+	Parts        []PackPart     `json:"parts" doc:"contents, before compression"`
+	Env          []string       `json:"env,omitempty" doc:"names of the variables that are packed with their values"`
+	Secrets      []string       `json:"secrets,omitempty" doc:"names of the secrets that its network inserts; values are never packed"`
+	Network      *NetworkPolicy `json:"network,omitempty" doc:"network document that is packed; absent if it has no network"`
+	LeftOut      []string       `json:"left_out,omitempty" doc:"properties of the sandbox that are not packed"`
+}
+
+// PackPart is a part of a packed snapshot.
+type PackPart struct {
+	Kind      string `json:"kind" enum:"state,memory,files,image" doc:"contents: the kernel's state, memory of processes, files that differ from the image, or the image"`
+	Snapshot  string `json:"snapshot,omitempty" doc:"snapshot that the pages were written for: all pages of that part are packed"`
+	Digest    string `json:"digest" doc:"digest of the contents"`
+	SizeBytes int64  `json:"size_bytes" doc:"bytes before compression, without holes"`
+}

@@ -1,0 +1,41 @@
+package images
+
+import (
+	"context"
+	"io"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/image"
+	"ramet.dev/ramet/internal/service/access"
+)
+
+// Carrier is a catalog with the operations that images from other machines need.
+type Carrier struct{ *Catalog }
+
+// Describe returns an image by its id, whoever sees it.
+func (c Carrier) Describe(id string) (api.Image, error) { return c.cfg.Store.Resolve(id) }
+
+// Bring adds an image that Ramet has made, perhaps on another machine, without a name. The
+// caller keeps it with UseImage. added is false if the store had it.
+func (c Carrier) Bring(ctx context.Context, r io.Reader, img *api.Image) (added bool, err error) {
+	if _, err := c.cfg.Store.Resolve(img.ID); err == nil {
+		// Whoever brings an image that is there must have all of it.
+		return false, image.Same(ctx, r, img.Digest)
+	}
+	got, err := c.cfg.Store.Add(ctx, r, image.AddOptions{Digest: img.Digest, Meta: image.Meta{Source: img.Source, Config: *image.ConfigOf(&img.ImageConfig)}})
+	if err != nil {
+		return false, err
+	}
+	if got.ID != img.ID {
+		c.Forget(got.ID)
+		return false, api.Errorf(api.CodeCorrupt, "image %s is not the one that its digest names", img.ID)
+	}
+	return true, nil
+}
+
+// Forget removes an image without a name that nothing uses.
+func (c Carrier) Forget(id string) {
+	if err := c.remove(access.Caller{}, c.cfg.Store, id); err != nil && api.CodeOf(err) != api.CodeConflict {
+		c.cfg.Log.Warn("remove an image", "id", id, "error", err)
+	}
+}
