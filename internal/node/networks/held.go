@@ -114,7 +114,7 @@ func (n *Networks) reconcile(ctx context.Context) error {
 		for _, child := range b.Record().Reach.Releases {
 			wanted[child] = true
 		}
-		n.settle(ctx, b, b.Sentry())
+		n.settler.settle(ctx, b, b.Sentry())
 	}
 	gone := map[string]bool{}
 	err := n.eachHeld(ctx, "", func(r held.Request) error {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -57,6 +58,7 @@ type Networks struct {
 	bounds []policy.Bound // of Config.Max
 
 	prepared *preparations
+	settler  *settler
 }
 
 // New returns networks without a gateway. A bound that cannot be enforced is refused.
@@ -66,6 +68,7 @@ func New(ctx context.Context, cfg Config) (*Networks, error) {
 		return nil, err
 	}
 	n := &Networks{cfg: cfg, prepared: prepared}
+	n.settler = &settler{n: n}
 	if cfg.Max != nil {
 		bound, err := n.bound(ctx, "the daemon", cfg.Max)
 		if err != nil {
@@ -76,7 +79,10 @@ func New(ctx context.Context, cfg Config) (*Networks, error) {
 	cfg.Gateway.Tenants = bounded(cfg.Accounts)
 	cfg.Gateway.Attach = n.attach
 	cfg.Gateway.Attend = func(ctx context.Context, c *control.Client, fresh bool) {
+		var wg sync.WaitGroup
+		wg.Go(func() { n.settler.rest(ctx) })
 		tellEvents(ctx, cfg.Sandboxes, c, fresh, cfg.Log)
+		wg.Wait()
 	}
 	n.host = host.New(cfg.Gateway)
 	return n, nil
@@ -249,7 +255,7 @@ func (n *Networks) Began(b *sandboxes.Instance, s *launch.Sentry, channel *os.Fi
 	defer cancel()
 	// What a promoted child holds is sent before the network of its parent is in force, which cuts the
 	// connections of programs that wait for the answers.
-	n.settle(ctx, b, s)
+	n.settler.settle(ctx, b, s)
 	if err := n.enforce(ctx, b.Record(), s, channel); err != nil {
 		n.cfg.Log.Error("put the network of a sandbox in force", "id", b.ID, "error", err)
 	}

@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
-	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/network/ca"
 	"ramet.dev/ramet/internal/network/control"
 	"ramet.dev/ramet/internal/network/gateway"
-	"ramet.dev/ramet/internal/network/held"
 	"ramet.dev/ramet/internal/network/host"
 	"ramet.dev/ramet/internal/network/policy"
 	"ramet.dev/ramet/internal/network/secrets"
@@ -198,37 +196,6 @@ func (b Branch) treatment(t api.NetworkTreatment) api.NetworkTreatment {
 	}
 	t.Record = t.Record || b.Record
 	return t
-}
-
-// settle drops what b, which runs in s, held and was rolled back, sends what promoted children of it have
-// held, and notes that this is done. What is not done is tried again by the next daemon.
-func (n *Networks) settle(ctx context.Context, b *sandboxes.Instance, s *launch.Sentry) {
-	rec := b.Record()
-	pending := rec.Reach.Pending
-	if s == nil || pending.None() {
-		return
-	}
-	for i := range pending.Undone {
-		err := insist(ctx, n.host, func(c *control.Client) error { return c.DropUndone(ctx, (*held.Undone)(&pending.Undone[i])) })
-		if err != nil {
-			n.cfg.Log.Warn("drop the held requests that a rollback has undone", "sandbox", b.ID, "error", err)
-			return // before they are dropped nothing is sent
-		}
-	}
-	r, err := n.registration(rec, s)
-	for _, child := range pending.Releases {
-		if err == nil {
-			err = insist(ctx, n.host, func(c *control.Client) error { return c.ReleaseAll(ctx, child, &r) })
-		}
-		if err != nil {
-			n.cfg.Log.Warn("send the held requests of a promoted child", "sandbox", b.ID, "child", child, "error", err)
-			return
-		}
-	}
-	b.Amend(func(now *sandboxes.Record) { now.Reach.Pending = reach.Pending{} })
-	if err := n.cfg.Store.Apply(ctx, storedOf(b)); err != nil {
-		n.cfg.Log.Error("note what became of held requests", "sandbox", b.ID, "error", err)
-	}
 }
 
 // Removed drops what b has held, which is gone.

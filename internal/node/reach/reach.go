@@ -55,8 +55,14 @@ type Undone struct {
 	Run     string    `json:"run,omitempty"` // key of its sentry
 }
 
-// None reports whether nothing is to be done.
-func (p *Pending) None() bool { return len(p.Releases) == 0 && len(p.Undone) == 0 }
+// Open reports whether anything is to be done.
+func (p Pending) Open() bool { return len(p.Releases) > 0 || len(p.Undone) > 0 }
+
+// Done removes what was done. What was added meanwhile stays.
+func (p *Pending) Done(done *Pending) {
+	p.Releases = slices.DeleteFunc(slices.Clone(p.Releases), func(id string) bool { return slices.Contains(done.Releases, id) })
+	p.Undone = slices.DeleteFunc(slices.Clone(p.Undone), func(u Undone) bool { return slices.Contains(done.Undone, u) })
+}
 
 // Undo notes that the state of a sandbox is replaced, which may hold requests.
 func (k *Kept) Undo(u Undone) {
