@@ -73,12 +73,12 @@ func (w *FileWriter) open(root vfs.VirtualDentry) error {
 	if w.req.New {
 		flags |= linux.O_EXCL
 	}
-	held, _, err := w.op.openRegular(root, w.name, flags, w.mode(newFileMode))
+	held, st, err := w.op.openRegular(root, w.name, flags, w.mode(newFileMode))
 	if err != nil {
 		return err
 	}
 	w.held = held
-	if !w.req.Append {
+	if !w.req.Append && st.Size > 0 { // watchers are told of a change of the size, even to the same one
 		err = held.file.SetStat(w.op.ctx, vfs.SetStatOptions{Stat: linux.Statx{Mask: linux.STATX_SIZE}})
 	}
 	if err == nil && w.req.Mode != nil {
@@ -222,7 +222,6 @@ func (w *FileWriter) Commit() (*api.FileInfo, error) {
 
 func (w *FileWriter) finish(root vfs.VirtualDentry) error {
 	o := w.op
-	w.held.file.Dentry().InotifyWithParent(o.ctx, linux.IN_MODIFY, 0, vfs.PathEvent) // as write(2) does
 	if w.held.dir == nil {
 		return cmp.Or(w.give(), w.setXattrs())
 	}

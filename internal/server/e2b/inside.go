@@ -212,7 +212,7 @@ func (s *inside) serveAs(w http.ResponseWriter, r *http.Request, id string, port
 		s.agent.Serve(w, r, envd.Sandbox{ID: id, Default: user, Dir: dir, Env: map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": outer(id)}})
 	case interpreterPort:
 		front.Body(w, r, 0) // the interpreter counts
-		s.cells.Serve(w, r, id, user)
+		s.cells.Serve(w, r, id, user, plain(templateOf(sb)) == templateCode)
 	default:
 		s.proxy(w, r, id, port, egress.Mask(sb.Labels()[metaMask], port))
 	}

@@ -48,7 +48,7 @@ def chart_of(axes):
     wedges = [p for p in axes.patches if type(p).__name__ == "Wedge"]
     if wedges:
         chart["type"] = "pie"
-        chart["elements"] = [{"label": w.get_label(), "angle": float(abs(w.theta2 - w.theta1)), "radius": float(w.r)} for w in wedges]
+        chart["elements"] = [{"label": w.get_label(), "angle": round(float(abs(w.theta2 - w.theta1)), 4), "radius": float(w.r)} for w in wedges]
         return chart
     for name in ("x", "y"):
         label = getattr(axes, "get_%slabel" % name)()
@@ -69,10 +69,15 @@ def chart_of(axes):
         for group in [] if axes.lines else points:
             chart["elements"].append({"label": group.get_label(), "points": [[plain_number(x), plain_number(y)] for x, y in group.get_offsets()]})
         for name in ("x", "y"):
-            scale = getattr(axes, "get_%sscale" % name)()
-            first = next((v for line in axes.lines for v in line.get_xdata()), None) if name == "x" else None
-            chart[name + "_scale"] = "datetime" if hasattr(first, "isoformat") or type(first).__name__ == "datetime64" else scale
-            chart[name + "_ticks"] = [plain_number(v) for v in getattr(axes, "get_%sticks" % name)()]
+            first = next((v for line in axes.lines for v in getattr(line, "get_%sdata" % name)()), None)
+            ticks = getattr(axes, "get_%sticks" % name)()
+            chart[name + "_scale"] = getattr(axes, "get_%sscale" % name)()
+            if hasattr(first, "isoformat") or type(first).__name__ == "datetime64":
+                chart[name + "_scale"] = "datetime"
+                ticks = sys.modules["matplotlib.dates"].num2date(ticks)
+            elif isinstance(first, str):
+                chart[name + "_scale"] = "categorical"
+            chart[name + "_ticks"] = [plain_number(v) for v in ticks]
             chart[name + "_tick_labels"] = [t.get_text() for t in getattr(axes, "get_%sticklabels" % name)()]
     return chart
 
@@ -99,12 +104,16 @@ def bars_of(axes, group):
 
 
 def boxes_of(axes):
-    """Describes the boxes of box-and-whisker plots: each is a closed line with two whiskers, two caps and a median."""
+    """Describes the boxes of box-and-whisker plots: each is a closed line or a patch with two whiskers, two caps and a median."""
     def spans(line):
+        if type(line).__name__ == "PathPatch":
+            points = line.get_path().vertices[:5]
+            return [float(x) for x, _ in points], [float(y) for _, y in points]
         return [float(v) for v in line.get_xdata()], [float(v) for v in line.get_ydata()]
 
     lines = [line for line in axes.lines if len(line.get_xdata()) > 0]
-    outlines = [line for line in lines if len(line.get_xdata()) == 5 and line.get_xdata()[0] == line.get_xdata()[-1] and line.get_ydata()[0] == line.get_ydata()[-1]]
+    outlines = [p for p in axes.patches if type(p).__name__ == "PathPatch" and len(p.get_path().vertices) in (5, 6)]
+    outlines += [line for line in lines if len(line.get_xdata()) == 5 and line.get_xdata()[0] == line.get_xdata()[-1] and line.get_ydata()[0] == line.get_ydata()[-1]]
     labels = [t.get_text() for t in axes.get_xticklabels()]
     boxes = []
     for i, outline in enumerate(outlines):

@@ -46,6 +46,8 @@ const maxBody = 16 << 20
 type request struct {
 	*http.Request
 	sandbox, user string
+	// defaults are our languages whose default contexts clients find, whether they run yet or not.
+	defaults []string
 }
 
 // routes are what an interpreter answers.
@@ -57,6 +59,12 @@ var routes = map[string]func(*Interpreter, http.ResponseWriter, request){
 		i.change(w, i.svc.DestroyContext(r.Context(), r.sandbox, r.PathValue("id")), http.StatusNoContent)
 	},
 	"POST /contexts/{id}/restart": func(i *Interpreter, w http.ResponseWriter, r request) {
+		if id := r.PathValue("id"); slices.Contains(r.defaults, id) {
+			if err := i.ensure(r, id); err != nil {
+				envd.WriteError(w, err)
+				return
+			}
+		}
 		_, err := i.svc.RestartContext(r.Context(), r.sandbox, r.PathValue("id"))
 		i.change(w, err, http.StatusOK)
 	},
@@ -84,10 +92,15 @@ func New(svc service.Contexts) *Interpreter {
 	return i
 }
 
-// Serve answers a request for the interpreters of a sandbox, as a user.
-func (i *Interpreter) Serve(w http.ResponseWriter, r *http.Request, sandbox, user string) {
+// Serve answers a request for the interpreters of a sandbox, as a user. Where code says so, the sandbox has an
+// interpreter of Python and one of JavaScript from the first request on.
+func (i *Interpreter) Serve(w http.ResponseWriter, r *http.Request, sandbox, user string, code bool) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	i.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, request{sandbox: sandbox, user: user})))
+	own := request{sandbox: sandbox, user: user}
+	if code {
+		own.defaults = []string{"python", "node"}
+	}
+	i.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, own)))
 }
 
 func (i *Interpreter) change(w http.ResponseWriter, err error, status int) {
@@ -175,12 +188,19 @@ func (i *Interpreter) execute(w http.ResponseWriter, r request) {
 	}
 	req := api.RunCodeRequest{Code: in.Code, Context: in.Context}
 	lang, err := language(in.Language)
-	if err == nil && len(in.Env) > 0 {
-		req.Code, err = withEnv(lang, in.Env, in.Code)
-	}
 	if err == nil && in.Context == "" {
+		_, _, err = variables(lang, in.Env) // before an interpreter starts
+	}
+	switch {
+	case err != nil:
+	case in.Context == "":
 		req.Language = lang
 		err = i.ensure(r, lang)
+	case slices.Contains(r.defaults, in.Context):
+		lang = in.Context
+		err = i.ensure(r, lang)
+	case len(in.Env) > 0:
+		lang, err = i.languageOf(r, in.Context)
 	}
 	if err != nil {
 		envd.WriteError(w, err)
@@ -199,10 +219,15 @@ func (i *Interpreter) execute(w http.ResponseWriter, r request) {
 		last = result(forms)
 		return nil
 	}
-	res, err := i.svc.RunCode(r.Context(), r.sandbox, req, api.RunIO{Stdout: output{out, "stdout"}, Stderr: output{out, "stderr"}, Result: results})
+	var res *api.RunResult
+	err = i.withEnv(r.Context(), r.sandbox, req, lang, in.Env, func() (err error) {
+		res, err = i.svc.RunCode(r.Context(), r.sandbox, req, api.RunIO{Stdout: output{out, "stdout"}, Stderr: output{out, "stderr"}, Result: results})
+		return err
+	})
 	if err != nil {
-		if out.begun() {
-			envd.BreakOff() // the cell's end is missing
+		if out.begun() || envd.Gone(err) { // the cell's end is missing, or the sandbox ended meanwhile
+			_ = out.rc.Flush() // clients expect that the connection breaks in the answer, which begins with this
+			envd.BreakOff()
 		}
 		envd.WriteError(w, err)
 		return
@@ -240,28 +265,6 @@ func isText(form any, text string) bool {
 	return json.Unmarshal(raw, &s) == nil && s == text
 }
 
-// withEnv returns code that has variables of the environment while it runs. Only Python can be told so: its
-// value of the last expression must stay that of the code.
-func withEnv(lang string, env map[string]string, code string) (string, error) {
-	text, err := json.Marshal(env)
-	if err != nil {
-		return "", err
-	}
-	switch lang {
-	case "python":
-		return "import os as _os, json as _json; _os.environ.update(_json.loads(" + quotePython(string(text)) + "))\n" + code, nil
-	case "node":
-		return "Object.assign(process.env, " + string(text) + ");\n" + code, nil
-	}
-	return "", api.Errorf(api.CodeUnsupported, "env_vars of a cell are for python and javascript: export them in the code")
-}
-
-// quotePython returns a literal of Python for a text in JSON.
-func quotePython(s string) string {
-	b, _ := json.Marshal(s) // a string: it cannot fail
-	return string(b)
-}
-
 // ensure makes the default context of a language for a user, so that it runs as that user.
 func (i *Interpreter) ensure(r request, lang string) error {
 	if r.user == "" {
@@ -283,6 +286,20 @@ func (i *Interpreter) ensure(r request, lang string) error {
 	return err
 }
 
+// languageOf returns our name of the language of a context.
+func (i *Interpreter) languageOf(r request, name string) (string, error) {
+	all, err := i.svc.Contexts(r.Context(), r.sandbox)
+	if err != nil {
+		return "", err
+	}
+	for k := range all {
+		if all[k].Name == name {
+			return all[k].Language, nil
+		}
+	}
+	return "", api.NotFound("context", name)
+}
+
 func home(user string) string {
 	if user == "root" || user == "" {
 		return "/root"
@@ -301,16 +318,12 @@ func (i *Interpreter) AddEnv(ctx context.Context, sandbox string, env map[string
 		return err
 	}
 	for _, c := range all {
-		code, err := withEnv(c.Language, env, "")
+		code, _, err := variables(c.Language, env)
+		if err == nil {
+			err = i.quietly(ctx, sandbox, api.RunCodeRequest{Context: c.Name}, c.Language, code)
+		}
 		if err != nil {
 			return err
-		}
-		res, err := i.svc.RunCode(ctx, sandbox, api.RunCodeRequest{Context: c.Name, Code: code, Silent: true}, api.RunIO{})
-		if err != nil {
-			return err
-		}
-		if res.Error != nil {
-			return api.Errorf(api.CodeInternal, "%s: %s", res.Error.Name, res.Error.Value)
 		}
 	}
 	return nil
@@ -332,6 +345,11 @@ func (i *Interpreter) list(w http.ResponseWriter, r request) {
 	if err != nil {
 		envd.WriteError(w, err)
 		return
+	}
+	for _, lang := range r.defaults { // they start with their first cell
+		if !slices.ContainsFunc(all, func(c api.Context) bool { return c.Name == lang }) {
+			all = slices.Insert(all, 0, api.Context{Name: lang, Language: lang, Cwd: home(r.user)})
+		}
 	}
 	out := []codeContext{}
 	for k := range all {

@@ -3,9 +3,12 @@ package interpreter
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -32,7 +35,7 @@ func (f *fake) RunCode(_ context.Context, _ string, req api.RunCodeRequest, stre
 
 func post(f *fake, path, body string) (int, string) {
 	w := httptest.NewRecorder()
-	New(f).Serve(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)), "sbx", "user")
+	New(f).Serve(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)), "sbx", "user", false)
 	return w.Code, w.Body.String()
 }
 
@@ -75,8 +78,8 @@ func TestRequests(t *testing.T) {
 		return nil, api.Errorf(api.CodeInternal, "no")
 	}}
 	for body, want := range map[string]int{
-		`{"code":"1","language":"r"}`:                         http.StatusNotImplemented,
-		`{"code":"1","language":"bash","env_vars":{"A":"b"}}`: http.StatusNotImplemented,
+		`{"code":"1","language":"r"}`:                           http.StatusNotImplemented,
+		`{"code":"1","language":"bash","env_vars":{"A;b":"b"}}`: http.StatusBadRequest,
 		`{"code":1}`: http.StatusBadRequest,
 		`x`:          http.StatusBadRequest,
 	} {
@@ -86,9 +89,9 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestTheSandboxEndsMeanwhile: a cell that has written breaks off, and one that has not is answered with the error.
+// TestTheSandboxEndsMeanwhile: the answer breaks off, whether the cell has written or not.
 func TestTheSandboxEndsMeanwhile(t *testing.T) {
-	for text, breaks := range map[string]bool{"": false, "printed": true} {
+	for _, text := range []string{"", "printed"} {
 		f := &fake{run: func(_ api.RunCodeRequest, streams api.RunIO) (*api.RunResult, error) {
 			if text != "" {
 				_, _ = io.WriteString(streams.Stdout, text)
@@ -97,21 +100,54 @@ func TestTheSandboxEndsMeanwhile(t *testing.T) {
 		}}
 		func() {
 			defer func() {
-				if v := recover(); (v == http.ErrAbortHandler) != breaks {
+				if v := recover(); v != http.ErrAbortHandler {
 					t.Errorf("%q: %v", text, v)
 				}
 			}()
-			if code, body := post(f, "/execute", `{"code":"1"}`); code != http.StatusBadGateway {
-				t.Errorf("%d: %s", code, body)
-			}
+			post(f, "/execute", `{"code":"1"}`)
 		}()
 	}
 }
 
-// TestEnvironments are texts in the code, whatever is in them.
+// TestEnvironments sets variables of a cell, whatever is in them, and gives them their own values back.
 func TestEnvironments(t *testing.T) {
-	code, err := withEnv("python", map[string]string{"A": "\"'\\\n${x}"}, "x")
-	if err != nil || strings.Count(code, "\n") != 1 || !strings.HasSuffix(code, "\nx") {
-		t.Errorf("%q, %v", code, err)
+	odd := "\"'\\\n${x}$(exit 1)"
+	for lang, c := range map[string]struct {
+		argv []string
+		show string
+	}{
+		"bash":   {[]string{"bash", "-c"}, `printf '%s|%s.' "${A-none}" "${B-none}"`},
+		"python": {[]string{"python3", "-c"}, "import os; print(os.getenv('A', 'none') + '|' + os.getenv('B', 'none') + '.', end='')"},
+		"node":   {[]string{"node", "-e"}, "process.stdout.write(`${process.env.A ?? 'none'}|${process.env.B ?? 'none'}.`)"},
+	} {
+		if _, err := exec.LookPath(c.argv[0]); err != nil {
+			t.Logf("%s is not tried: %v", lang, err)
+			continue
+		}
+		set, restore, err := variables(lang, map[string]string{"A": odd, "B": "new"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), c.argv[0], c.argv[1], strings.Join([]string{set, c.show, restore, c.show}, "\n"))
+		cmd.Env = []string{"B=old", "PATH=" + os.Getenv("PATH")}
+		out, err := cmd.CombinedOutput()
+		if want := odd + "|new.none|old."; err != nil || string(out) != want {
+			t.Errorf("%s prints %q, %v, and not %q", lang, out, err, want)
+		}
+	}
+}
+
+// TestACellWithVariables runs between two cells that are not counted, also where it fails.
+func TestACellWithVariables(t *testing.T) {
+	var ran []string
+	f := &fake{run: func(req api.RunCodeRequest, _ api.RunIO) (*api.RunResult, error) {
+		ran = append(ran, fmt.Sprint(req.Silent))
+		if !req.Silent {
+			return nil, api.Errorf(api.CodeTimeout, "it took too long")
+		}
+		return &api.RunResult{}, nil
+	}}
+	if code, body := post(f, "/execute", `{"code":"1","env_vars":{"A":"b"}}`); code < 400 || strings.Join(ran, " ") != "true false true" {
+		t.Errorf("%d %s: %v", code, body, ran)
 	}
 }
