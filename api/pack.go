@@ -40,3 +40,24 @@ type PackPart struct {
 	Digest    string `json:"digest" doc:"digest of the contents"`
 	SizeBytes int64  `json:"size_bytes" doc:"bytes before compression, without holes"`
 }
+
+// PushRequest asks for a snapshot to be sent to a registry.
+type PushRequest struct {
+	Ref          string `json:"ref" minLength:"1" doc:"reference to give it, such as registry.example.org/team/warm:v1"`
+	WithoutImage bool   `json:"without_image,omitempty" doc:"leave the image out: it must be where the snapshot is pulled"`
+}
+
+// PushResult describes a snapshot that was sent.
+type PushResult struct {
+	Snapshot  string `json:"snapshot" doc:"id of the snapshot"`
+	Ref       string `json:"ref" doc:"reference in full, with its registry and tag"`
+	Digest    string `json:"digest" doc:"digest of the manifest, which stands for all of the snapshot"`
+	SizeBytes int64  `json:"size_bytes" doc:"bytes of all blobs, compressed"`
+	SentBytes int64  `json:"sent_bytes" doc:"bytes of the blobs that the registry did not have"`
+}
+
+// PullRequest asks for a snapshot that is in a registry.
+type PullRequest struct {
+	Ref  string `json:"ref" minLength:"1" doc:"reference of the snapshot"`
+	Name string `json:"name,omitempty" minLength:"1" doc:"name of the snapshot, unique among those of the tenant; if absent, the name that it was packed with"`
+}

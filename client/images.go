@@ -52,8 +52,12 @@ func (s *Images) Create(ctx context.Context, req api.ImageRequest, progress func
 }
 
 func (c *connection) makeImage(ctx context.Context, path string, req any, progress func(api.Progress)) (*api.Image, error) {
-	var img *api.Image
-	err := c.events(ctx, http.MethodPost, path, nil, req, func(ev httpwire.Event) (done bool, err error) {
+	return withProgress[*api.Image](ctx, c, path, req, httpwire.EventImage, progress)
+}
+
+// withProgress sends a request whose answer is an event after those of the progress.
+func withProgress[T any](ctx context.Context, c *connection, path string, req any, event string, progress func(api.Progress)) (res T, err error) {
+	err = c.events(ctx, http.MethodPost, path, nil, req, func(ev httpwire.Event) (done bool, err error) {
 		switch ev.Name {
 		case httpwire.EventProgress:
 			var p api.Progress
@@ -61,10 +65,10 @@ func (c *connection) makeImage(ctx context.Context, path string, req any, progre
 				return false, fmt.Errorf("decode progress: %w", err)
 			}
 			progress(p)
-		case httpwire.EventImage:
-			return true, json.Unmarshal(ev.Data, &img)
+		case event:
+			return true, json.Unmarshal(ev.Data, &res)
 		}
 		return false, nil
 	})
-	return img, err
+	return res, err
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
 )
 
 // Snapshots manages snapshots of sandboxes.
@@ -72,6 +73,20 @@ func (s *Snapshots) Unpack(ctx context.Context, from io.Reader, req api.UnpackRe
 		query.Set("name", req.Name)
 	}
 	return sendBody[*api.Snapshot](ctx, s.conn, http.MethodPost, "/v1/snapshots/unpack", query, nil, "application/x-tar", from)
+}
+
+// Push sends a snapshot to a registry. progress is called from the calling goroutine.
+func (s *Snapshots) Push(ctx context.Context, ref string, req api.PushRequest, progress func(api.Progress)) (*api.PushResult, error) {
+	p, err := path("snapshots", ref, "/push")
+	if err != nil {
+		return nil, err
+	}
+	return withProgress[*api.PushResult](ctx, s.conn, p, req, httpwire.EventPushed, progress)
+}
+
+// Pull makes a snapshot of one in a registry. progress is called from the calling goroutine.
+func (s *Snapshots) Pull(ctx context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error) {
+	return withProgress[*api.Snapshot](ctx, s.conn, "/v1/snapshots/pull", req, httpwire.EventSnapshot, progress)
 }
 
 // Restore makes sandboxes from a snapshot.

@@ -5,19 +5,21 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strconv"
+	"strings"
 )
 
 // Media types of a snapshot's blobs.
 const (
-	ArtifactType = "application/vnd.ramet.snapshot.v1"
+	ArtifactType = artifactPrefix + "v1"
 	ConfigType   = "application/vnd.ramet.snapshot.config.v1+json"
 	StateType    = "application/vnd.ramet.snapshot.state.v1+zstd"
 	PagesType    = "application/vnd.ramet.snapshot.pages.v1+zstd"
 	IndexType    = "application/vnd.ramet.snapshot.index.v1"
 	EngineType   = "application/vnd.ramet.engine.v1+zstd"
 
-	manifestType = "application/vnd.oci.image.manifest.v1+json"
-	indexesType  = "application/vnd.oci.image.index.v1+json"
+	artifactPrefix = "application/vnd.ramet.snapshot."
+	manifestType   = "application/vnd.oci.image.manifest.v1+json"
+	indexesType    = "application/vnd.oci.image.index.v1+json"
 
 	// contentKey annotates pages, and the index of pages, with the key of their content.
 	contentKey = "dev.ramet.content"
@@ -96,6 +98,14 @@ func NewManifest(c *Config, config Descriptor, blobs *Blobs) *Manifest {
 
 // Encode returns the manifest as a blob.
 func (m *Manifest) Encode() ([]byte, error) { return json.Marshal(m) }
+
+// IsSnapshot reports whether a manifest says that it is of a snapshot, of any version.
+func IsSnapshot(manifest []byte) bool {
+	var m struct {
+		ArtifactType string `json:"artifactType"`
+	}
+	return json.Unmarshal(manifest, &m) == nil && strings.HasPrefix(m.ArtifactType, artifactPrefix)
+}
 
 // ParseManifest reads a manifest.
 func ParseManifest(b []byte) (*Manifest, error) {

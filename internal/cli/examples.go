@@ -139,6 +139,8 @@ ramet rollback base --step 2`,
 		"verify": `ramet verify good`,
 		"pack": `ramet pack good -o good.tar
 ramet pack good --dry-run`,
+		"push": `ramet push good registry.example.org/team/warm:v1`,
+		"pull": `ramet pull registry.example.org/team/warm:v1 --name warm`,
 		"unpack": `ramet unpack good.tar
 ramet unpack - --name theirs <good.tar`,
 		"timeline": `ramet timeline base`,

@@ -226,6 +226,16 @@ func fakeService() *apitest.Service {
 			},
 			PackFunc:         fakePack,
 			PackContentsFunc: fakePackContents,
+			PushFunc:         fakePush,
+			PullFunc: func(_ context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error) {
+				if req.Ref == "debian:12" {
+					return nil, api.Errorf(api.CodeUnsupported, "%q is an image, not a snapshot: use 'ramet image pull'", req.Ref)
+				}
+				progress(api.Progress{Phase: "fetch"})
+				out := *snap
+				out.Name = cmp.Or(req.Name, snap.Name)
+				return &out, nil
+			},
 			UnpackFunc: func(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
 				if b, err := io.ReadAll(r); err != nil || len(b) == 0 {
 					return nil, cmp.Or(err, error(api.Errorf(api.CodeCorrupt, "this is no archive of a snapshot")))

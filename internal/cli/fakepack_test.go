@@ -34,3 +34,11 @@ func fakePackContents(_ context.Context, ref string) (*api.PackContents, error) 
 		Env:   []string{"TOKEN"}, LeftOut: []string{"volume data at /data"},
 	}, nil
 }
+
+func fakePush(_ context.Context, ref string, req api.PushRequest, progress func(api.Progress)) (*api.PushResult, error) {
+	if ref == "none" {
+		return nil, api.NotFound("snapshot", ref)
+	}
+	progress(api.Progress{Phase: "push", Done: 1024, Total: 2048})
+	return &api.PushResult{Snapshot: snapID, Ref: req.Ref, Digest: "sha256:aa", SizeBytes: 2048, SentBytes: 1024}, nil
+}

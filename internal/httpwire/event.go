@@ -19,6 +19,8 @@ const (
 	EventExit     = "exit"
 	EventProgress = "progress"
 	EventImage    = "image"
+	EventSnapshot = "snapshot" // that was pulled
+	EventPushed   = "pushed"
 	EventFiles    = "files"
 	EventEvent    = "event"
 	EventEnd      = "end"

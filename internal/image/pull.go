@@ -33,7 +33,7 @@ type PullOptions struct {
 func (s *Store) Pull(ctx context.Context, ref string, opt PullOptions) (api.Image, error) {
 	img, err := pull(ctx, s, ref, opt)
 	if opt.Anonymous {
-		err = registry.WithoutAnswer(ref, err)
+		err = registry.WithoutAnswer("image", ref, err)
 	}
 	return img, err
 }
@@ -64,7 +64,7 @@ func pull(ctx context.Context, s *Store, ref string, opt PullOptions) (api.Image
 	}
 	remoteImage, err := registry.Image(ctx, parsed, credentials)
 	if err != nil {
-		return api.Image{}, registry.Error(ref, err)
+		return api.Image{}, registry.Error("image", ref, err)
 	}
 	container, err := configurationOf(ref, remoteImage)
 	if err != nil {
@@ -94,7 +94,7 @@ func pull(ctx context.Context, s *Store, ref string, opt PullOptions) (api.Image
 func configurationOf(ref string, img v1.Image) (string, error) {
 	manifest, err := img.Manifest() // ConfigName fetches the configuration
 	if err != nil {
-		return "", registry.Error(ref, err)
+		return "", registry.Error("image", ref, err)
 	}
 	return manifest.Config.Digest.String(), nil
 }
@@ -164,32 +164,32 @@ func localName(ref name.Reference) string {
 func describeRemote(ref string, img v1.Image) (*containerImage, error) {
 	manifest, err := img.Manifest()
 	if err != nil {
-		return nil, registry.Error(ref, err)
+		return nil, registry.Error("image", ref, err)
 	}
 	if manifest.Config.Size > maxDocument {
 		return nil, refused("configuration has %d bytes: it may have %d", manifest.Config.Size, maxDocument)
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return nil, registry.Error(ref, err)
+		return nil, registry.Error("image", ref, err)
 	}
 	remoteLayers, err := img.Layers()
 	if err != nil {
-		return nil, registry.Error(ref, err)
+		return nil, registry.Error("image", ref, err)
 	}
 	layers := make([]containerLayer, len(remoteLayers))
 	for i, l := range remoteLayers {
 		digest, err := l.Digest()
 		if err != nil {
-			return nil, registry.Error(ref, err)
+			return nil, registry.Error("image", ref, err)
 		}
 		size, err := l.Size()
 		if err != nil {
-			return nil, registry.Error(ref, err)
+			return nil, registry.Error("image", ref, err)
 		}
 		layers[i] = containerLayer{digest: digest, size: size, open: func(context.Context) (io.ReadCloser, error) {
 			blob, err := l.Compressed()
-			return blob, registry.Error(ref, err)
+			return blob, registry.Error("image", ref, err)
 		}}
 	}
 	return newContainerImage(config, layers, "")

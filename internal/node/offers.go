@@ -82,6 +82,8 @@ type (
 		Pack(ctx context.Context, ref string, req api.PackRequest, w io.Writer) error
 		PackContents(ctx context.Context, ref string) (*api.PackContents, error)
 		Unpack(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error)
+		Push(ctx context.Context, ref string, req api.PushRequest, progress func(api.Progress)) (*api.PushResult, error)
+		Pull(ctx context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error)
 	}
 	imports interface {
 		service.Images

@@ -26,4 +26,7 @@ type Snapshots interface {
 	PackContents(ctx context.Context, ref string) (*api.PackContents, error)
 	// Unpack makes a snapshot of what Pack has written, here or elsewhere.
 	Unpack(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error)
+	// Push sends a snapshot to a registry, and Pull makes a snapshot of one in a registry.
+	Push(ctx context.Context, ref string, req api.PushRequest, progress func(api.Progress)) (*api.PushResult, error)
+	Pull(ctx context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error)
 }

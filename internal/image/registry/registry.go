@@ -26,7 +26,7 @@ func Image(ctx context.Context, ref name.Reference, credentials authn.Keychain) 
 	described, err := remote.Get(ref,
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(credentials),
-		remote.WithTransport(resuming{remote.DefaultTransport}),
+		remote.WithTransport(Transport()),
 	)
 	if err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func fromIndex(index *v1.IndexManifest) (v1.Descriptor, error) {
 	return found[0], nil
 }
 
-// Error gives errors of the registry's client a code.
-func Error(ref string, err error) error {
+// Error gives errors of the registry's client a code. what is what the registry was asked for.
+func Error(what, ref string, err error) error {
 	var answer *transport.Error
 	var classed *api.Error
 	var connection net.Error // errors of http.Client implement it
@@ -93,25 +93,25 @@ func Error(ref string, err error) error {
 	case err == nil, errors.As(err, &classed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
-		return api.Errorf(api.CodeNotFound, "registry has no image %q: %w", ref, err)
+		return api.Errorf(api.CodeNotFound, "registry has no %s %q: %w", what, ref, err)
 	case errors.As(err, &answer):
 		return api.Errorf(api.CodeUnavailable, "registry refuses %q: %w", ref, err)
 	case errors.As(err, &connection):
 		return api.Errorf(api.CodeUnavailable, "registry of %q cannot be reached: %w", ref, err)
 	}
-	return api.Errorf(api.CodeCorrupt, "registry gives a damaged image %q: %w", ref, err)
+	return api.Errorf(api.CodeCorrupt, "registry gives a damaged %s %q: %w", what, ref, err)
 }
 
 // WithoutAnswer returns an error of a pull without what a server has answered: a reference may lead to a server of this
 // machine that is no registry, and whose answers are not for whoever names it.
-func WithoutAnswer(ref string, err error) error {
+func WithoutAnswer(what, ref string, err error) error {
 	var answer *transport.Error
 	var dial *net.OpError
 	switch code := api.CodeOf(err); {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case code == api.CodeNotFound:
-		return api.Errorf(code, "registry has no image %q", ref)
+		return api.Errorf(code, "registry has no %s %q", what, ref)
 	case errors.As(err, &answer):
 		return api.Errorf(code, "registry refuses %q: status %d", ref, answer.StatusCode)
 	case code == api.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial":
@@ -119,7 +119,7 @@ func WithoutAnswer(ref string, err error) error {
 	case code == api.CodeUnavailable:
 		return api.Errorf(code, "registry of %q does not answer as registries do", ref)
 	case code == api.CodeCorrupt:
-		return api.Errorf(code, "registry gives a damaged image %q", ref)
+		return api.Errorf(code, "registry gives a damaged %s %q", what, ref)
 	}
 	return err
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
 	"ramet.dev/ramet/api"
 )
 
@@ -19,6 +21,9 @@ const maxResumes = 5
 // the bytes that are missing. It gives a code to errors of a connection that stays broken. Other
 // errors while an answer is read are then due to its contents.
 type resuming struct{ http.RoundTripper }
+
+// Transport returns the transport of clients of registries.
+func Transport() http.RoundTripper { return resuming{remote.DefaultTransport} }
 
 // RoundTrip implements http.RoundTripper.
 func (t resuming) RoundTrip(req *http.Request) (*http.Response, error) {

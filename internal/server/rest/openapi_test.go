@@ -319,8 +319,10 @@ POST /v1/sandboxes/{id}/rollback
 POST /v1/sandboxes/{id}/run-code
 POST /v1/sandboxes/{id}/snapshots
 POST /v1/sandboxes/{id}/wake
+POST /v1/snapshots/pull
 POST /v1/snapshots/unpack
 POST /v1/snapshots/{id}/commit
+POST /v1/snapshots/{id}/push
 POST /v1/snapshots/{id}/restore
 POST /v1/snapshots/{id}/verify
 POST /v1/tenants/{tenant}/images

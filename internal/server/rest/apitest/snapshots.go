@@ -18,6 +18,8 @@ type SnapshotFuncs struct {
 	RollbackFunc       func(context.Context, string, string) (*api.Sandbox, error)
 	PackFunc           func(context.Context, string, api.PackRequest, io.Writer) error
 	PackContentsFunc   func(context.Context, string) (*api.PackContents, error)
+	PushFunc           func(context.Context, string, api.PushRequest, func(api.Progress)) (*api.PushResult, error)
+	PullFunc           func(context.Context, api.PullRequest, func(api.Progress)) (*api.Snapshot, error)
 	UnpackFunc         func(context.Context, io.Reader, api.UnpackRequest) (*api.Snapshot, error)
 }
 
@@ -37,6 +39,16 @@ func (s *SnapshotFuncs) PackContents(ctx context.Context, ref string) (*api.Pack
 // Unpack implements service.Snapshots.
 func (s *SnapshotFuncs) Unpack(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
 	return call(s.UnpackFunc != nil, func() (*api.Snapshot, error) { return s.UnpackFunc(ctx, r, req) })
+}
+
+// Push implements service.Snapshots.
+func (s *SnapshotFuncs) Push(ctx context.Context, ref string, req api.PushRequest, progress func(api.Progress)) (*api.PushResult, error) {
+	return call(s.PushFunc != nil, func() (*api.PushResult, error) { return s.PushFunc(ctx, ref, req, progress) })
+}
+
+// Pull implements service.Snapshots.
+func (s *SnapshotFuncs) Pull(ctx context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error) {
+	return call(s.PullFunc != nil, func() (*api.Snapshot, error) { return s.PullFunc(ctx, req, progress) })
 }
 
 // Snapshot implements service.Snapshots.

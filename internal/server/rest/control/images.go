@@ -78,23 +78,35 @@ func (h *images) createImage(w http.ResponseWriter, r *http.Request, in *imageCr
 // makeImage answers with an image, and before it with the progress of making it if
 // the client accepts events.
 func makeImage(s *stream.Streams, w http.ResponseWriter, r *http.Request, accept string, work func(context.Context, func(api.Progress)) (*api.Image, error)) {
+	withProgress(s, w, r, accept, http.StatusCreated, httpwire.EventImage, func(ctx context.Context, progress func(api.Progress)) (*api.Image, error) {
+		img, err := work(ctx, progress)
+		if err != nil {
+			return nil, err
+		}
+		return namedImage(img), nil
+	})
+}
+
+// withProgress answers with the result of work, as JSON with a status, or as an event after those of
+// the progress if the client accepts events.
+func withProgress[T any](s *stream.Streams, w http.ResponseWriter, r *http.Request, accept string, status int, event string, work func(context.Context, func(api.Progress)) (T, error)) {
 	if !stream.AcceptsEvents(accept) {
-		img, err := work(r.Context(), func(api.Progress) {})
+		res, err := work(r.Context(), func(api.Progress) {})
 		if err != nil {
 			s.WriteProblem(w, r, err)
 			return
 		}
-		answer.WriteJSON(w, http.StatusCreated, "application/json", namedImage(img))
+		answer.WriteJSON(w, status, "application/json", res)
 		return
 	}
 	events, ctx := stream.NewEvents(w, r)
 	defer events.Close()
-	img, err := work(ctx, func(p api.Progress) { events.Send(httpwire.EventProgress, p) })
+	res, err := work(ctx, func(p api.Progress) { events.Send(httpwire.EventProgress, p) })
 	if err != nil {
 		s.EndEvents(events, r, err)
 		return
 	}
-	events.Send(httpwire.EventImage, namedImage(img))
+	events.Send(event, res)
 }
 
 func (h *images) listImages(ctx context.Context, in *imagesInput) (*route.Out[httpwire.List[api.Image]], error) {

@@ -3,12 +3,15 @@ package control
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/httpwire"
 	"ramet.dev/ramet/internal/server/rest/answer"
 	"ramet.dev/ramet/internal/server/rest/route"
 	"ramet.dev/ramet/internal/server/rest/stream"
@@ -24,6 +27,17 @@ type packs struct {
 type packInput struct {
 	route.IDInput
 	WithoutImage bool `query:"without_image" doc:"leave the image out: it must be where the snapshot is unpacked"`
+}
+
+type pushInput struct {
+	route.IDInput
+	Accept string `header:"Accept" hidden:"true"`
+	Body   api.PushRequest
+}
+
+type pullInput struct {
+	Accept string `header:"Accept" hidden:"true"`
+	Body   api.PullRequest
 }
 
 type unpackInput struct {
@@ -46,6 +60,14 @@ func (h *packs) routePacks(r *route.Router) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: route.BytesOf(stream.TarType)}
 	made := map[string]*huma.Response{strconv.Itoa(http.StatusCreated): {Description: http.StatusText(http.StatusCreated), Content: route.JSONContent(r, api.Snapshot{})}}
 	route.RegisterStream(r, op, made, func(in *unpackInput) error { return api.ValidOptionalName("name", in.Name) }, h.unpack)
+	route.RegisterStream(r, route.Operation(http.MethodPost, "/v1/snapshots/{id}/push", "push-snapshot", tag, "Send a snapshot to a registry",
+		route.StatusNotFound, route.StatusConflict, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage),
+		progressResponses(r, http.StatusOK, httpwire.EventPushed, api.PushResult{}),
+		func(in *pushInput) error { return route.ValidSnapshot("id", in.ID) }, h.push)
+	route.RegisterStream(r, route.WithStatus(route.Operation(http.MethodPost, "/v1/snapshots/pull", "pull-snapshot", tag, "Make a snapshot of one in a registry",
+		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage), http.StatusCreated),
+		progressResponses(r, http.StatusCreated, httpwire.EventSnapshot, api.Snapshot{}),
+		func(in *pullInput) error { return api.ValidOptionalName("name", in.Body.Name) }, h.pull)
 }
 
 func (h *packs) pack(w http.ResponseWriter, r *http.Request, in *packInput) {
@@ -65,6 +87,33 @@ func (h *packs) contents(ctx context.Context, in *route.IDInput) (*route.Out[*ap
 	}
 	c, err := h.svc.PackContents(ctx, in.ID)
 	return route.Answer(c, err)
+}
+
+// progressResponses documents an answer with a status, or with events of the progress before it.
+func progressResponses(r *route.Router, status int, event string, of any) map[string]*huma.Response {
+	name := strings.TrimPrefix(fmt.Sprintf("%T", of), "api.")
+	events := route.EventContent(r, "Events `progress` (Progress), then one `"+event+"` ("+name+") or `error` (Problem).", route.EventData{
+		httpwire.EventProgress: api.Progress{}, event: of, httpwire.EventError: httpwire.Problem{},
+	})
+	all := map[string]*huma.Response{"200": {Description: "Progress, if events are accepted", Content: map[string]*huma.MediaType{httpwire.EventType: events}}}
+	if status == http.StatusOK {
+		all["200"].Content["application/json"] = route.JSONContent(r, of)["application/json"]
+	} else {
+		all[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: route.JSONContent(r, of)}
+	}
+	return all
+}
+
+func (h *packs) push(w http.ResponseWriter, r *http.Request, in *pushInput) {
+	withProgress(h.Streams, w, r, in.Accept, http.StatusOK, httpwire.EventPushed, func(ctx context.Context, progress func(api.Progress)) (*api.PushResult, error) {
+		return h.svc.Push(ctx, in.ID, in.Body, progress)
+	})
+}
+
+func (h *packs) pull(w http.ResponseWriter, r *http.Request, in *pullInput) {
+	withProgress(h.Streams, w, r, in.Accept, http.StatusCreated, httpwire.EventSnapshot, func(ctx context.Context, progress func(api.Progress)) (*api.Snapshot, error) {
+		return h.svc.Pull(ctx, in.Body, progress)
+	})
 }
 
 func (h *packs) unpack(w http.ResponseWriter, r *http.Request, in *unpackInput) {

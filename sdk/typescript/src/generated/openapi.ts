@@ -2406,6 +2406,36 @@ export interface components {
              */
             refused: number;
         };
+        PullRequest: {
+            /** @description name of the snapshot, unique among those of the tenant; if absent, the name that it was packed with */
+            name?: string;
+            /** @description reference of the snapshot */
+            ref: string;
+        };
+        PushRequest: {
+            /** @description reference to give it, such as registry.example.org/team/warm:v1 */
+            ref: string;
+            /** @description leave the image out: it must be where the snapshot is pulled */
+            withoutImage?: boolean;
+        };
+        PushResult: {
+            /** @description digest of the manifest, which stands for all of the snapshot */
+            digest: string;
+            /** @description reference in full, with its registry and tag */
+            ref: string;
+            /**
+             * Format: int64
+             * @description bytes of the blobs that the registry did not have
+             */
+            sentBytes: number;
+            /**
+             * Format: int64
+             * @description bytes of all blobs, compressed
+             */
+            sizeBytes: number;
+            /** @description id of the snapshot */
+            snapshot: string;
+        };
         Quota: {
             /**
              * Format: int64

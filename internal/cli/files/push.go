@@ -1,0 +1,72 @@
+package files
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/console"
+	"ramet.dev/ramet/internal/cli/values"
+)
+
+// PushCommand returns the push command.
+func (g *Group) PushCommand() *cobra.Command {
+	var req api.PushRequest
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "push SNAP REF",
+		Short: "Send a snapshot to a container registry",
+		Long: `Send a snapshot to a container registry, from which 'ramet pull' makes a snapshot on another machine: memory, processes, files and image.
+
+Blobs that the repository has are not sent. The daemon uses the credentials of 'docker login' or 'podman login'. Whoever can read the repository can read the memory of the sandbox; 'ramet pack --dry-run' lists the contents first.`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: g.CompleteFirst(g.CompleteSnapshots),
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req.Ref = args[1]
+			p := g.ProgressUnless(ctx, quiet)
+			res, err := c.Snapshots.Push(ctx, args[0], req, p.Update)
+			p.End(err == nil)
+			if err != nil {
+				return err
+			}
+			said := res.Ref + "@" + res.Digest
+			if !quiet {
+				said += "  " + console.ByteSize(res.SentBytes) + " of " + console.ByteSize(res.SizeBytes) + " sent"
+			}
+			return g.Show(res, console.Line(console.Printable(said)))
+		}),
+	}
+	cmd.Flags().BoolVar(&req.WithoutImage, "without-image", false, "leave the image out: the other machine must have it")
+	values.QuietVar(cmd.Flags(), &quiet)
+	return cmd
+}
+
+// PullCommand returns the pull command.
+func (g *Group) PullCommand() *cobra.Command {
+	var req api.PullRequest
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "pull REF",
+		Short: "Get a snapshot from a container registry",
+		Long: `Get a snapshot that 'ramet push' has sent to a container registry. Images are pulled with 'ramet image pull'.
+
+A snapshot that this machine cannot restore is refused before its pages are fetched. Parts that another snapshot has are not fetched. If pulling fails, nothing is left behind.`,
+		Args: cobra.ExactArgs(1),
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			req.Ref = args[0]
+			p := g.ProgressUnless(ctx, quiet)
+			snap, err := c.Snapshots.Pull(ctx, req, p.Update)
+			p.End(err == nil)
+			if err != nil {
+				return err
+			}
+			return g.ShowIDs(snap, quiet, []string{snap.ID}, console.Line(strings.TrimRight(snap.ID+"  "+snap.Name, " ")))
+		}),
+	}
+	values.NameVar(cmd.Flags(), &req.Name, "name of the snapshot (default the name that it was packed with)")
+	values.QuietVar(cmd.Flags(), &quiet)
+	return cmd
+}
