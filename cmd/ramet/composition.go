@@ -64,7 +64,7 @@ func (s *composition) open(ctx context.Context, p paths.Paths, log *slog.Logger)
 	}
 	m, err := machine.Open(ctx, node.Config{
 		Gateway: gateway.Path(), GatewayBuild: gateway.Build, NetworkMax: s.networkMax,
-		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache,
+		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache, KeepEngines: true,
 	})
 	if err != nil {
 		program.Close()

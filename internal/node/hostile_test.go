@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/engine/launch"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/image"
 	"ramet.dev/ramet/internal/node/background"
@@ -39,6 +40,9 @@ func nodeWith(t *testing.T, clock timer.Clock, answers func(*wire.Call) (any, er
 		chores: background.New(t.Context()), background: background.New(t.Context()),
 	}
 	if m.ledger, err = quota.Open(nodetest.AsOwner, m.cfg.Store); err != nil {
+		t.Fatal(err)
+	}
+	if m.engines, err = m.openEngines(launch.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	m.composeThings(catalog)

@@ -20,6 +20,7 @@ import (
 	"ramet.dev/ramet/internal/node/capture"
 	"ramet.dev/ramet/internal/node/compare"
 	"ramet.dev/ramet/internal/node/dataplane"
+	"ramet.dev/ramet/internal/node/engines"
 	"ramet.dev/ramet/internal/node/explore"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/images"
@@ -62,6 +63,8 @@ type Config struct {
 	Engine string
 	// PoolSize is how many blank sentries are kept ready.
 	PoolSize launch.PoolSize
+	// KeepEngines has programs that snapshots were written by outlive their version.
+	KeepEngines bool
 	// Command is the program by which a sandbox controls itself, sealed; nil
 	// if none may.
 	Command *os.File
@@ -106,6 +109,7 @@ type Node struct {
 	cfg      Config
 	cgroups  *cgroup.Hierarchy
 	launcher *launch.Launcher
+	engines  *engines.Engines
 	pool     *launch.Pool
 	spawner  *spawn.Spawner
 	meter    meter.Meter
@@ -202,10 +206,13 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 			return nil, fmt.Errorf("make data directory: %w", err)
 		}
 	}
-	m.launcher, err = launch.New(ctx, launch.Config{
+	starts := launch.Config{
 		Executable: cfg.Executable, Dir: cfg.Paths.Sandboxes(), FilesDir: cfg.Paths.Files(), BuildID: cfg.Engine, Cgroups: m.cgroups, Log: cfg.Log,
-	})
-	if err != nil {
+	}
+	if m.engines, err = m.openEngines(starts); err != nil {
+		return nil, err
+	}
+	if m.launcher, err = launch.New(ctx, starts); err != nil {
 		return nil, err
 	}
 	m.composeThings(catalog)
@@ -276,7 +283,7 @@ func (m *Node) composeThings(catalog *image.Store) {
 	})
 	m.events = m.sandboxes.Events
 	m.snapshots = snapshots.New(snapshots.Config{
-		Paths: cfg.Paths, Store: cfg.Store, MemFiles: m.memFiles, Freezes: m.freezes, Alarms: m.alarms, Log: cfg.Log, Engine: m.engine(),
+		Paths: cfg.Paths, Store: cfg.Store, MemFiles: m.memFiles, Freezes: m.freezes, Alarms: m.alarms, Log: cfg.Log, Engines: m.engines,
 		Keeps:    m.sandboxes.Keeps,
 		Gone:     func(rec *snapshots.Record) []store.Change { return m.remains.SnapshotGone(rec) },
 		Dropped:  func(rec *snapshots.Record) { m.remains.DropBudget(rec.Control) },
@@ -294,8 +301,8 @@ func (m *Node) composeThings(catalog *image.Store) {
 func (m *Node) composeUses() {
 	cfg := m.cfg
 	m.admission, m.heavy, m.archives = m.newAdmission(), newHeavyTurns(), newArchiveTurns()
-	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.images, Volumes: shared{m}, BootID: cfg.BootID, Log: cfg.Log, Engine: m.engine()})
-	freezer := capture.NewFreezer(m.freezes, cfg.Clock, m.engine(), m.meter)
+	m.spawner = spawn.New(spawn.Config{Pool: m.pool, Launcher: m.launcher, Freezes: m.freezes, Images: m.images, Volumes: shared{m}, BootID: cfg.BootID, Log: cfg.Log, Engines: m.engines})
+	freezer := capture.NewFreezer(m.freezes, cfg.Clock, m.engines, m.meter)
 	m.swapper = swap.New(swap.Config{
 		Sandboxes: m.sandboxes, Snapshots: m.snapshots, Freezes: m.freezes, Spawner: m.spawner, Trust: m.trust, Admission: m.admission, Meter: m.meter,
 	})
@@ -355,6 +362,7 @@ func (m *Node) Close() error {
 	m.volumes.Close()
 	m.networks.Close()
 	m.launcher.Close()
+	m.engines.Close()
 	var err error
 	if m.cgroups != nil {
 		err = m.cgroups.Close() // stays while sandboxes are in it
@@ -370,3 +378,32 @@ const stateVersion = 13
 
 // engine is what a snapshot's format depends on.
 func (m *Node) engine() string { return fmt.Sprintf("%s, state %d", m.cfg.Engine, stateVersion) }
+
+// openEngines finds the programs that snapshots were written by.
+func (m *Node) openEngines(starts launch.Config) (*engines.Engines, error) {
+	cfg := engines.Config{Own: engines.Program{Name: m.engine(), Build: m.cfg.Engine}, Executable: m.cfg.Executable, Launch: starts, Log: m.cfg.Log}
+	if m.cfg.KeepEngines {
+		cfg.Dir = m.cfg.Paths.Engines()
+	}
+	return engines.Open(cfg)
+}
+
+// keepEngines keeps the own program if snapshots on disk are its, and removes those that no snapshot and no
+// sandbox is of.
+func (m *Node) keepEngines() error {
+	needed := map[string]bool{}
+	for _, s := range m.snapshots.All() {
+		if v := s.View(); v.OnDisk && v.State == api.SnapshotReady {
+			needed[v.Engine] = true
+		}
+	}
+	if needed[m.engine()] {
+		if err := m.engines.Keep(); err != nil {
+			m.cfg.Log.Warn("a later version of Ramet may not restore snapshots", "error", err)
+		}
+	}
+	for _, b := range m.sandboxes.All() {
+		needed[b.Record().Engine] = true
+	}
+	return m.engines.Sweep(func(name string) bool { return needed[name] })
+}

@@ -1,11 +1,7 @@
 package node
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"io"
 	"os"
-	"sync"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/launch"
@@ -19,23 +15,8 @@ import (
 func (m *Node) newPorter() *portable.Porter {
 	return portable.New(portable.Config{
 		Paths: m.cfg.Paths, Snapshots: snapshots.Arrivals{Set: m.snapshots}, Freezes: m.freezes, MemFiles: m.memFiles, Images: images.Carrier{Catalog: m.images}, Networks: m.networks, Admission: m.admission,
-		Limits: func(l api.Limits) error { return branching.ValidLimits(l, m.cfg.HostMemory, m.cfg.Paths.Files()) },
-		Spool:  func() (*os.File, error) { return launch.NewPageFile(m.cfg.Paths.Files()) },
-		Engine: m.engine(), Sentry: sync.OnceValues(func() (string, error) { return digestOf(m.cfg.Executable) }),
-		Turn: m.heavyTurn, Observe: m.meter.Observe, Log: m.cfg.Log,
+		Limits:  func(l api.Limits) error { return branching.ValidLimits(l, m.cfg.HostMemory, m.cfg.Paths.Files()) },
+		Spool:   func() (*os.File, error) { return launch.NewPageFile(m.cfg.Paths.Files()) },
+		Engines: m.engines, Turn: m.heavyTurn, Observe: m.meter.Observe, Log: m.cfg.Log,
 	})
-}
-
-// digestOf returns the digest of a program.
-func digestOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
-		return "", err
-	}
-	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
 }

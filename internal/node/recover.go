@@ -53,5 +53,8 @@ func (m *Node) sweep(ctx context.Context, keep func(key string) bool) error {
 			m.cfg.Log.Warn("collect control groups", "error", err)
 		}
 	}
+	if err := m.keepEngines(); err != nil {
+		m.cfg.Log.Warn("remove engines that nothing needs", "error", err)
+	}
 	return m.snapshots.Sweep()
 }

@@ -60,7 +60,7 @@ func (m *Node) startScratch(ctx context.Context, imageID string) (images.Scratch
 		return nil, err
 	}
 	defer img.Close()
-	sentry, _, err := m.spawner.Prepare(ctx, &rec.Sandbox, nil)
+	sentry, _, err := m.spawner.Prepare(ctx, "", &rec.Sandbox, nil)
 	if err != nil {
 		return nil, err
 	}

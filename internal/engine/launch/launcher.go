@@ -33,12 +33,12 @@ type Config struct {
 	// Dir is the directory of the sockets and logs of sentries. Only this user can
 	// enter it.
 	Dir string
-	// FilesDir is a directory on a disk. Files without a name are made in it, which hold
-	// the data that sandboxes write to their file systems.
+	// FilesDir is a directory on a disk, for files without a name with what sandboxes write.
 	FilesDir string
-	// BuildID must equal the build id that sentries report: both sides come from one
-	// binary.
+	// BuildID must equal the build id that sentries report.
 	BuildID string
+	// Zygote names the log of the zygote, which no other launcher of Dir may use; "zygote" if empty.
+	Zygote string
 	// Cgroups makes control groups; nil where there are none.
 	Cgroups *cgroup.Hierarchy
 	// Log has the stacks of sentries that crash; nil is slog.Default.

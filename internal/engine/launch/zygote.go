@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -160,7 +161,7 @@ func startZygote(cfg Config, asked wire.ZygoteConfig) (z *zygote, err error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	z = &zygote{name: "zygote", conn: ours, log: filepath.Join(cfg.Dir, "zygote.log"), logger: cfg.Log, timeout: zygoteTimeout, users: 1}
+	z = &zygote{name: "zygote", conn: ours, log: filepath.Join(cfg.Dir, cmp.Or(cfg.Zygote, "zygote")+".log"), logger: cfg.Log, timeout: zygoteTimeout, users: 1}
 	if asked.OwnUsers {
 		z.users = hostuser.RangeSize
 	}

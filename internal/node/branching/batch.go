@@ -31,6 +31,7 @@ type batch struct {
 	timeout  time.Duration
 	names    []string
 	env      map[string]string
+	engine   string // that loads the frozen state
 	drafts   []sandboxes.Record
 	children []api.Child
 	sentries []*launch.Sentry       // readied ahead; nil where not
@@ -167,7 +168,7 @@ func (b *batch) prepareAhead(ctx context.Context) {
 			defer func() { <-b.loading }()
 			ctx, cancel := context.WithTimeout(ctx, b.timeout)
 			defer cancel()
-			if s, err := b.forker.prepare(ctx, &b.drafts[i], nil); err == nil {
+			if s, err := b.forker.prepare(ctx, b.engine, &b.drafts[i], nil); err == nil {
 				b.sentries[i] = s
 			}
 		}()
@@ -308,9 +309,9 @@ func (b *batch) fail(i int, err error) {
 // prepare readies the sentry of a child.
 func (b *batch) prepare(ctx context.Context, d *sandboxes.Record) (s *launch.Sentry, err error) {
 	if b.template == nil {
-		return b.forker.prepare(ctx, d, nil)
+		return b.forker.prepare(ctx, b.engine, d, nil)
 	}
-	s, d.Process, err = b.forker.cfg.Spawner.PrepareFrom(ctx, b.template, &d.Sandbox)
+	s, d.Process, err = b.forker.cfg.Spawner.PrepareFrom(ctx, b.template, b.engine, &d.Sandbox)
 	return s, err
 }
 

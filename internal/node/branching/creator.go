@@ -171,7 +171,7 @@ func (c *Creator) boot(ctx context.Context, rec sandboxes.Record, require []stri
 		return nil, err
 	}
 	defer image.Close()
-	sentry, err := c.forker.prepare(ctx, &rec, require)
+	sentry, err := c.forker.prepare(ctx, "", &rec, require)
 	if err != nil {
 		return nil, err
 	}

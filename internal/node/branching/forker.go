@@ -157,6 +157,7 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	defer batch.close()
 	batch.fresh, batch.hostname, batch.ownHostname = fresh, req.Hostname, req.NewHostname
 	rec := b.Record()
+	batch.engine = k.engineOf(b, &rec)
 	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, rec.Network()); err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
@@ -215,6 +216,14 @@ func (k *Forker) ForkOf(ctx context.Context, b *sandboxes.Instance, req api.Fork
 	k.cfg.Sandboxes.Events.PublishAs(api.EventForked, b, &parent, api.Event{Children: idsOf(out.Children)})
 	out.ReturnMS = meter.Since(began)
 	return out, nil
+}
+
+// engineOf returns the engine that children of a sandbox need.
+func (k *Forker) engineOf(b *sandboxes.Instance, rec *sandboxes.Record) string {
+	if s := k.cfg.Snapshots.Get(rec.Hibernation); s != nil && b.View().State == api.StateHibernated {
+		return s.View().Engine
+	}
+	return rec.Engine
 }
 
 // freezeToFork returns the state that children of b are made of, on whose freeze the
@@ -290,7 +299,7 @@ func (k *Forker) restoreOf(ctx context.Context, s *snapshots.Snapshot, req api.R
 	defer batch.close()
 	batch.fresh, batch.hostname, batch.ownHostname = fresh, req.Hostname, req.NewHostname
 	branch := networks.Branch{Hold: req.Hold, Record: req.Record}
-	batch.secrets = secrets
+	batch.secrets, batch.engine = secrets, rec.Snapshot.Engine
 	if err := batch.connect(ctx, rec.Lineage()[0], req.Network, branch, reach.Network{Policy: rec.Source.Network, Kept: rec.Reach}); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
@@ -350,8 +359,8 @@ func noteChildren(ctx context.Context, f *freezes.Freeze, image string, children
 	})
 }
 
-// prepare readies a blank sentry for the sandbox of a record: limits and required layers.
-func (k *Forker) prepare(ctx context.Context, rec *sandboxes.Record, require []string) (s *launch.Sentry, err error) {
-	s, rec.Process, err = k.cfg.Spawner.Prepare(ctx, &rec.Sandbox, require)
+// prepare readies a blank sentry of an engine for the sandbox of a record: limits and required layers.
+func (k *Forker) prepare(ctx context.Context, engine string, rec *sandboxes.Record, require []string) (s *launch.Sentry, err error) {
+	s, rec.Process, err = k.cfg.Spawner.Prepare(ctx, engine, &rec.Sandbox, require)
 	return s, err
 }

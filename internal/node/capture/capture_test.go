@@ -20,7 +20,7 @@ import (
 
 // freezerOf returns a freezer of an engine for the sandboxes of p.
 func freezerOf(p *nodetest.Parts, engine string) *Freezer {
-	return NewFreezer(p.Freezes, p.Clock, engine, meter.Meter{})
+	return NewFreezer(p.Freezes, p.Clock, nodetest.Engines(engine), meter.Meter{})
 }
 
 // A sandbox goes on when the daemon is replaced by another version. That may not be

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"time"
@@ -20,13 +21,21 @@ import (
 type Freezer struct {
 	freezes *freezes.Table
 	clock   timer.Clock
-	engine  string
+	engines Engines
 	meter   meter.Meter
 }
 
-// NewFreezer returns a freezer that keeps freezes in t. engine names what can load them.
-func NewFreezer(t *freezes.Table, clock timer.Clock, engine string, m meter.Meter) *Freezer {
-	return &Freezer{t, clock, engine, m}
+// Engines are what loads frozen states.
+type Engines interface {
+	// Own names the engine of this daemon.
+	Own() string
+	// Knows reports whether an engine can be used.
+	Knows(name string) bool
+}
+
+// NewFreezer returns a freezer that keeps freezes in t.
+func NewFreezer(t *freezes.Table, clock timer.Clock, engines Engines, m meter.Meter) *Freezer {
+	return &Freezer{t, clock, engines, m}
 }
 
 // Freeze freezes a running sandbox, or one that is to rest from then on and may be
@@ -48,18 +57,19 @@ func (z *Freezer) Freeze(ctx context.Context, b *sandboxes.Instance, rest bool) 
 	if err != nil {
 		return nil, nil, err
 	}
+	f.Engine = cmp.Or(b.Record().Engine, z.engines.Own())
 	z.meter.Millis(meter.Pause, frozen.PauseMS)
 	return f, frozen, nil
 }
 
-// canFreeze refuses a sandbox that goes on in the sentry of another version: what
-// that would save, this one's sentries could not load.
+// canFreeze refuses a sandbox that goes on in the sentry of a version whose program is not
+// here: nothing could load what that would save.
 func (z *Freezer) canFreeze(b *sandboxes.Instance) error {
 	engine := b.Record().Engine
-	if engine == "" || engine == z.engine {
+	if z.engines.Knows(engine) {
 		return nil
 	}
-	return api.Errorf(api.CodeUnsupported, "sandbox %s was started by engine %s, this is %s: it runs on, and its files can be exported and committed, but it cannot be forked or frozen any more", b.ID, engine, z.engine)
+	return api.Errorf(api.CodeUnsupported, "sandbox %s was started by engine %s, this is %s: it runs on, and its files can be exported and committed, but it cannot be forked or frozen any more", b.ID, engine, z.engines.Own())
 }
 
 // FreezeShared is Freeze, perhaps together with other forks. The caller holds b.Op
@@ -91,7 +101,7 @@ func (z *Freezer) Capture(ctx context.Context, b *sandboxes.Instance, req api.Sn
 		Snapshot: api.Snapshot{
 			ID: f.ID, Tenant: source.Tenant, Name: req.Name, Sandbox: b.ID, Parent: source.Snapshot,
 			Image: source.Image, Depth: source.Depth, CreatedAt: began, OnDisk: !req.Memory,
-			PauseMS: frozen.PauseMS, Engine: z.engine, Metadata: source.Metadata, Claimed: source.Claimed, ExpiresAt: expires,
+			PauseMS: frozen.PauseMS, Engine: f.Engine, Metadata: source.Metadata, Claimed: source.Claimed, ExpiresAt: expires,
 			Template: req.Template,
 		},
 		Ancestors: rec.Lineage(),

@@ -34,6 +34,8 @@ type Freeze struct {
 	// History is what led here, the freeze itself the last; nil if an earlier version
 	// kept none.
 	History []fsview.ForkPoint
+	// Engine names what can load the state.
+	Engine string
 	// State is the snapshot file. It is nil after a restart of the daemon, when no more
 	// children can be made unless the freeze is a snapshot on disk that is opened.
 	State *os.File

@@ -81,7 +81,7 @@ func New(t *testing.T, o Options) *Parts {
 		Store: p.Store, Freezes: p.Freezes, Clock: o.Clock, Log: o.Log, Timeout: o.Timeout, Listener: listener{p},
 	})
 	p.Snapshots = snapshots.New(snapshots.Config{
-		Store: p.Store, MemFiles: p.MemFiles, Freezes: p.Freezes, Alarms: p.Alarms, Log: o.Log, Engine: o.Engine, Keeps: p.Sandboxes.Keeps,
+		Store: p.Store, MemFiles: p.MemFiles, Freezes: p.Freezes, Alarms: p.Alarms, Log: o.Log, Engines: Engines(o.Engine), Keeps: p.Sandboxes.Keeps,
 		Gone:     func(rec *snapshots.Record) []store.Change { return p.Remains.SnapshotGone(rec) },
 		Dropped:  func(rec *snapshots.Record) { p.Remains.DropBudget(rec.Control) },
 		Panicked: func(doing string, v any) error { return background.Recovered(o.Log, doing, v) },
@@ -192,3 +192,15 @@ func (l listener) Removed(b *sandboxes.Instance) {
 }
 
 func (listener) Forgotten(*sandboxes.Instance) {}
+
+// Engines has one engine, of this name.
+type Engines string
+
+// Own returns the name.
+func (e Engines) Own() string { return string(e) }
+
+// Knows knows that engine alone.
+func (e Engines) Knows(name string) bool { return name == "" || name == string(e) }
+
+// Keep does nothing.
+func (Engines) Keep() error { return nil }

@@ -40,10 +40,8 @@ type Config struct {
 	// Limits refuses limits of sandboxes that this machine cannot give.
 	Limits func(api.Limits) error
 	// Spool makes a file on disk without a name.
-	Spool func() (*os.File, error)
-	// Engine names what can load a state here, and Sentry returns the digest of its program.
-	Engine string
-	Sentry func() (string, error)
+	Spool   func() (*os.File, error)
+	Engines Engines
 	// Turn waits until a heavy operation of the caller may begin.
 	Turn func(ctx context.Context) (done func(), err error)
 	// Observe is told of an operation that begins, and the result of its end.
@@ -61,6 +59,14 @@ type Images interface {
 	// Bring adds an image from elsewhere, and Forget removes one that nothing uses.
 	Bring(ctx context.Context, r io.Reader, img *api.Image) (added bool, err error)
 	Forget(id string)
+}
+
+// Engines are what can load a state here.
+type Engines interface {
+	Own() string
+	Knows(name string) bool
+	// Digest returns the SHA-256 of the program of an engine that is known, in hexadecimal.
+	Digest(name string) (string, error)
 }
 
 // Networks decides what sandboxes may reach.
@@ -147,14 +153,14 @@ func (p *Porter) describe(ctx context.Context, c *parcel, rec *snapshots.Record)
 	if err != nil {
 		return err
 	}
-	sentry, err := p.cfg.Sentry()
+	sentry, err := p.cfg.Engines.Digest(rec.Snapshot.Engine)
 	if err != nil {
 		return err
 	}
 	source := &rec.Source
 	c.config = &artefact.Config{
 		Version: artefact.Version, ID: c.id, Name: rec.Snapshot.Name, CreatedAt: rec.Snapshot.CreatedAt,
-		Engine:    artefact.Engine{Name: rec.Snapshot.Engine, Sentry: sentry},
+		Engine:    artefact.Engine{Name: rec.Snapshot.Engine, Sentry: "sha256:" + sentry},
 		Processor: artefact.Processor{Architecture: runtime.GOARCH, PageSize: os.Getpagesize(), Features: rec.Processor},
 		Image:     artefact.Image{ID: img.ID, Content: artefact.Content{Digest: img.Digest, Size: img.SizeBytes}, Source: img.Source, Config: img.ImageConfig},
 		Parts:     parts, Lineage: rec.Ancestors,

@@ -140,8 +140,8 @@ func (a *arrival) begin(ctx context.Context, h *artefact.Head) (skip map[string]
 	if err := c.Processor.Fits(runtime.GOARCH, os.Getpagesize(), snapshots.ProcessorFeatures()); err != nil {
 		return nil, err
 	}
-	if c.Engine.Name != p.cfg.Engine {
-		return nil, api.Errorf(api.CodeUnsupported, "the snapshot is for engine %q, this is %q: use the ramet that made it", c.Engine.Name, p.cfg.Engine)
+	if !p.cfg.Engines.Knows(c.Engine.Name) {
+		return nil, api.Errorf(api.CodeUnsupported, "the snapshot is for engine %q, this is %q: use the ramet that made it", c.Engine.Name, p.cfg.Engines.Own())
 	}
 	rec, err := p.record(ctx, h, a.req)
 	if err != nil {

@@ -37,7 +37,7 @@ func resterWith(t *testing.T, o nodetest.Options, answers func(*wire.Call) (any,
 	t.Helper()
 	p := nodetest.New(t, o)
 	r := New(Config{
-		Sandboxes: p.Sandboxes, Snapshots: p.Snapshots, Freezes: p.Freezes, Freezer: capture.NewFreezer(p.Freezes, p.Clock, "", meter.Meter{}),
+		Sandboxes: p.Sandboxes, Snapshots: p.Snapshots, Freezes: p.Freezes, Freezer: capture.NewFreezer(p.Freezes, p.Clock, nodetest.Engines(""), meter.Meter{}),
 		Swapper:   swap.New(swap.Config{Sandboxes: p.Sandboxes, Snapshots: p.Snapshots, Freezes: p.Freezes, Admission: p.Admission}),
 		Inspector: inspect.New(inspect.Config{Sandboxes: p.Sandboxes, Snapshots: p.Snapshots, Trees: p.Trees, Clock: p.Clock}),
 		Admission: p.Admission, Timers: NewTimers(p.Alarms, p.Clock), Images: nodetest.Images{}, Store: p.Store, Clock: p.Clock, Timeout: p.Timeout,

@@ -31,7 +31,7 @@ func setOf(t *testing.T) *Set {
 	})
 	memFiles, log := memfiles.New(), slog.New(slog.DiscardHandler)
 	return New(Config{
-		Store: records, MemFiles: memFiles, Log: log, Engine: "test", Alarms: timer.New(timer.System{}),
+		Store: records, MemFiles: memFiles, Log: log, Engines: oneEngine{}, Alarms: timer.New(timer.System{}),
 		Freezes:  freezes.New(memFiles, records, log, time.Minute, func(*launch.Sentry) bool { return false }),
 		Keeps:    func(string, string) bool { return false },
 		Gone:     func(*Record) []store.Change { return nil },
@@ -135,3 +135,10 @@ func TestRecordsOfRemovedSnapshotsStayAway(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// oneEngine knows every engine by the name test.
+type oneEngine struct{}
+
+func (oneEngine) Knows(name string) bool { return name == "test" }
+
+func (oneEngine) Keep() error { return nil }

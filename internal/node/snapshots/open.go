@@ -28,8 +28,8 @@ func (s *Snapshot) Open(ctx context.Context) (*freezes.Freeze, error) {
 	if err := checkArchitecture(rec.Architecture, runtime.GOARCH); err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", s.ID, err)
 	}
-	if snap.Engine != s.set.engine {
-		return nil, api.Errorf(api.CodeUnsupported, "snapshot %s was made by engine %s, this is %s", s.ID, snap.Engine, s.set.engine)
+	if !s.set.engines.Knows(snap.Engine) {
+		return nil, api.Errorf(api.CodeUnsupported, "snapshot %s is for engine %q, which is not here: use the ramet that made it", s.ID, snap.Engine)
 	}
 	if err := checkProcessor(rec.Processor, ProcessorFeatures()); err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", s.ID, err)
@@ -91,7 +91,7 @@ func (s *Snapshot) check(ctx context.Context, state *os.File) (*freezes.Freeze, 
 	if err := s.addParts(ctx, snap); err != nil {
 		return nil, snapdir.Stamp{}, err
 	}
-	return &freezes.Freeze{ID: s.ID, State: state, Generations: append([]string{}, snap.Generations...), Files: snap.Files, History: s.rec.History}, read, nil
+	return &freezes.Freeze{ID: s.ID, Engine: s.rec.Snapshot.Engine, State: state, Generations: append([]string{}, snap.Generations...), Files: snap.Files, History: s.rec.History}, read, nil
 }
 
 // checkState compares the state of a snapshot with its digest. It returns the stamp of the

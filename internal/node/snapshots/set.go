@@ -27,8 +27,7 @@ type Config struct {
 	Freezes  *freezes.Table
 	Alarms   *timer.Queue // has the expiry of each snapshot, by id
 	Log      *slog.Logger
-	// Engine is the name of the engine, which alone can restore its snapshots.
-	Engine string
+	Engines  Engines
 	// Keeps reports whether a sandbox may return to a private snapshot. It is called with
 	// Set.mu held.
 	Keeps func(sandbox, snapshot string) bool
@@ -40,6 +39,14 @@ type Config struct {
 	Panicked func(doing string, v any) error
 }
 
+// Engines are what restores snapshots.
+type Engines interface {
+	// Knows reports whether an engine can be used.
+	Knows(name string) bool
+	// Keep has the engine of this daemon outlive it.
+	Keep() error
+}
+
 // Set holds the snapshots of a node. It is safe for concurrent use.
 type Set struct {
 	paths    paths.Paths
@@ -48,7 +55,7 @@ type Set struct {
 	freezes  *freezes.Table
 	alarms   *timer.Queue
 	log      *slog.Logger
-	engine   string
+	engines  Engines
 	keeps    func(sandbox, snapshot string) bool
 	gone     func(*Record) []store.Change
 	dropped  func(*Record)
@@ -67,7 +74,7 @@ type owned struct{ tenant, name string }
 // New returns a set without snapshots.
 func New(c Config) *Set {
 	return &Set{
-		paths: c.Paths, store: c.Store, memFiles: c.MemFiles, freezes: c.Freezes, alarms: c.Alarms, log: c.Log, engine: c.Engine,
+		paths: c.Paths, store: c.Store, memFiles: c.MemFiles, freezes: c.Freezes, alarms: c.Alarms, log: c.Log, engines: c.Engines,
 		keeps: c.Keeps, gone: c.Gone, dropped: c.Dropped, panicked: c.Panicked,
 		byID: map[string]*Snapshot{}, names: map[owned]string{},
 	}

@@ -29,6 +29,9 @@ type Chain struct {
 
 // Write writes f to disk as s.
 func (s *Snapshot) Write(ctx context.Context, f *freezes.Freeze, from Chain) error {
+	if err := s.set.engines.Keep(); err != nil {
+		s.set.log.Warn("a later version of Ramet may not restore a snapshot", "id", s.ID, "error", err)
+	}
 	from.Turn.Lock()
 	defer from.Turn.Unlock()
 	base, undo := s.set.base(ctx, s, from.Lineage)

@@ -1,6 +1,7 @@
 package spawn
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -44,8 +45,16 @@ type Config struct {
 	Images   Images
 	Volumes  Volumes
 	BootID   string // names the run of the host
-	Engine   string // names the form in which sentries save their state
+	Engines  Engines
 	Log      *slog.Logger
+}
+
+// Engines are what sentries are started of.
+type Engines interface {
+	// Own names the engine of Pool and Launcher.
+	Own() string
+	// Launcher returns the launcher of another engine.
+	Launcher(ctx context.Context, name string) (*launch.Launcher, error)
 }
 
 // Images opens images.
@@ -65,30 +74,46 @@ type Spawner struct{ cfg Config }
 // New returns a spawner.
 func New(cfg Config) *Spawner { return &Spawner{cfg} }
 
-// Prepare takes a blank sentry for a sandbox, whose limits it sets and whose isolation it
+// launcher returns the launcher of an engine; the empty name is the own one's.
+func (p *Spawner) launcher(ctx context.Context, engine string) (*launch.Launcher, error) {
+	if engine == "" || engine == p.cfg.Engines.Own() {
+		return p.cfg.Launcher, nil
+	}
+	return p.cfg.Engines.Launcher(ctx, engine)
+}
+
+// Prepare takes a blank sentry of an engine for a sandbox, whose limits it sets and whose isolation it
 // notes, and returns what is to be stored of the sentry. A layer of require that is not on
 // is an error of CodeIsolation.
-func (p *Spawner) Prepare(ctx context.Context, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
-	s, err := p.cfg.Pool.Get(ctx)
+func (p *Spawner) Prepare(ctx context.Context, engine string, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
+	l, err := p.launcher(ctx, engine)
 	if err != nil {
 		return nil, Process{}, err
 	}
-	return p.prepare(s, sandbox, require)
+	start := l.Start
+	if l == p.cfg.Launcher {
+		start = p.cfg.Pool.Get
+	}
+	s, err := start(ctx)
+	if err != nil {
+		return nil, Process{}, err
+	}
+	return p.prepare(s, engine, sandbox, require)
 }
 
 // PrepareFrom is Prepare with a sentry of a template, or one of the pool if the template fails.
-func (p *Spawner) PrepareFrom(ctx context.Context, t *launch.Template, sandbox *api.Sandbox) (*launch.Sentry, Process, error) {
+func (p *Spawner) PrepareFrom(ctx context.Context, t *launch.Template, engine string, sandbox *api.Sandbox) (*launch.Sentry, Process, error) {
 	s, err := t.Start(ctx)
 	if err != nil {
 		if api.CodeOf(err) != api.CodeUnavailable { // which it says once it has failed
 			p.cfg.Log.Warn("a template has failed", "error", err)
 		}
-		return p.Prepare(ctx, sandbox, nil)
+		return p.Prepare(ctx, engine, sandbox, nil)
 	}
-	return p.prepare(s, sandbox, nil)
+	return p.prepare(s, engine, sandbox, nil)
 }
 
-func (p *Spawner) prepare(s *launch.Sentry, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
+func (p *Spawner) prepare(s *launch.Sentry, engine string, sandbox *api.Sandbox, require []string) (*launch.Sentry, Process, error) {
 	sandbox.Isolation = s.Isolation()
 	if sandbox.Limits.MemoryMiB > 0 {
 		sandbox.Isolation.MemoryLimit = api.MemoryEnforced
@@ -96,7 +121,7 @@ func (p *Spawner) prepare(s *launch.Sentry, sandbox *api.Sandbox, require []stri
 			sandbox.Isolation.MemoryLimit = api.MemoryWatched
 		}
 	}
-	process, err := ProcessOf(s, p.cfg.BootID, p.cfg.Engine)
+	process, err := ProcessOf(s, p.cfg.BootID, cmp.Or(engine, p.cfg.Engines.Own()))
 	if rerr := requireLayers(require, s.Isolation(), p.cfg.Launcher.Missing()); rerr != nil {
 		err = rerr
 	}
@@ -208,7 +233,11 @@ func (p *Spawner) Template(ctx context.Context, o *Origin, n int, sandbox *api.S
 	defer cancel()
 	decode := &wire.Decode{Generations: o.freeze.Generations, Limits: sandbox.Limits, Network: sandbox.Network != nil}
 	limits := cgroup.Limits{MemoryBytes: groupLimits(sandbox.Limits).MemoryBytes, Pids: templateThreads}
-	return p.cfg.Launcher.NewTemplate(ctx, n, limits, decode, o.files)
+	l, err := p.launcher(ctx, o.freeze.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return l.NewTemplate(ctx, n, limits, decode, o.files)
 }
 
 // Bytes returns the size of the frozen state but for the memory that is shared with it.

@@ -122,7 +122,7 @@ func (w *Swapper) Reload(ctx context.Context, b *sandboxes.Instance, rec sandbox
 		return err
 	}
 	trusted.Complete(&rec)
-	sentry, process, err := w.cfg.Spawner.Prepare(ctx, &rec.Sandbox, nil)
+	sentry, process, err := w.cfg.Spawner.Prepare(ctx, f.Engine, &rec.Sandbox, nil)
 	if err != nil {
 		return err
 	}

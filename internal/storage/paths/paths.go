@@ -88,6 +88,9 @@ func (p Paths) Networks() string {
 // Snapshots returns the directory of snapshots.
 func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }
 
+// Engines returns the directory of the programs that snapshots were written by.
+func (p Paths) Engines() string { return filepath.Join(p.dataDir, "engines") }
+
 // Snapshot returns the path of a snapshot's directory.
 func (p Paths) Snapshot(id string) (string, error) {
 	if !api.IsID(api.KindSnapshot, id) {
