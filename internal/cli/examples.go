@@ -138,11 +138,12 @@ ramet rollback base good
 ramet rollback base --step 2`,
 		"verify": `ramet verify good`,
 		"pack": `ramet pack good -o good.tar
-ramet pack good --dry-run`,
+ramet pack good --dry-run
+ramet pack good -o good.tar.age --encrypt-to team.keys`,
 		"push": `ramet push good registry.example.org/team/warm:v1`,
 		"pull": `ramet pull registry.example.org/team/warm:v1 --name warm`,
 		"unpack": `ramet unpack good.tar
-ramet unpack - --name theirs <good.tar`,
+ramet unpack good.tar.age --identity key.txt --name theirs`,
 		"timeline": `ramet timeline base`,
 		"bisect": `ramet bisect base -- make test
 ramet bisect base -c 'cd /srv && make test' --timeout 1m`,

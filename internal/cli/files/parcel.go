@@ -20,12 +20,13 @@ func (g *Group) PackCommand() *cobra.Command {
 	var req api.PackRequest
 	var output string
 	var dryRun bool
+	var encryptTo []string
 	cmd := &cobra.Command{
 		Use:   "pack SNAP",
 		Short: "Write a snapshot to a file for other machines",
 		Long: `Write a snapshot to a file, from which 'ramet unpack' makes a snapshot on another machine: memory, processes, files and image. The file is an OCI image layout in a tar.
 
-The file contains the environment of the sandbox and all of its memory. Values of secrets and of secret variables are not packed, but memory contains whatever the programs have read. --dry-run lists the contents and writes nothing.`,
+--encrypt-to encrypts the file with age. The file contains the environment of the sandbox and all of its memory. Values of secrets and of secret variables are not packed, but memory contains whatever the programs have read. --dry-run lists the contents and writes nothing.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteFirst(g.CompleteSnapshots),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
@@ -36,12 +37,19 @@ The file contains the environment of the sandbox and all of its memory. Values o
 				}
 				return g.Show(contents, func(w io.Writer) error { return showContents(w, contents) })
 			}
-			return g.writeArchive(ctx, output, "pack", "snapshot", func(w io.Writer) error { return c.Snapshots.Pack(ctx, args[0], req, w) })
+			to, err := recipients(encryptTo)
+			if err != nil {
+				return err
+			}
+			return g.writeArchive(ctx, output, "pack", "snapshot", func(w io.Writer) error {
+				return encrypted(w, to, func(w io.Writer) error { return c.Snapshots.Pack(ctx, args[0], req, w) })
+			})
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVarP(&output, "output", "o", "-", "file to write to, - for standard output")
 	f.BoolVar(&req.WithoutImage, "without-image", false, "leave the image out: the other machine must have it")
+	f.StringArrayVar(&encryptTo, "encrypt-to", nil, "encrypt the file for a recipient of age, age1…, or for those in a file; may be repeated")
 	f.BoolVar(&dryRun, "dry-run", false, "list the contents, and write nothing")
 	return cmd
 }
@@ -73,6 +81,7 @@ func showContents(w io.Writer, c *api.PackContents) error {
 func (g *Group) UnpackCommand() *cobra.Command {
 	var req api.UnpackRequest
 	var quiet bool
+	var identities []string
 	cmd := &cobra.Command{
 		Use:   "unpack FILE",
 		Short: "Make a snapshot of a file that pack has written",
@@ -94,7 +103,11 @@ A snapshot that this machine cannot restore is refused before its pages are read
 				in = f
 			}
 			p := g.ProgressUnless(ctx, quiet)
-			snap, err := c.Snapshots.Unpack(ctx, &countReader{r: in, total: total, progress: p}, req)
+			plain, err := decrypted(&countReader{r: in, total: total, progress: p}, identities)
+			var snap *api.Snapshot
+			if err == nil {
+				snap, err = c.Snapshots.Unpack(ctx, plain, req)
+			}
 			p.End(err == nil)
 			if err != nil {
 				return err
@@ -102,8 +115,10 @@ A snapshot that this machine cannot restore is refused before its pages are read
 			return g.ShowIDs(snap, quiet, []string{snap.ID}, console.Line(strings.TrimRight(snap.ID+"  "+snap.Name, " ")))
 		}),
 	}
-	values.NameVar(cmd.Flags(), &req.Name, "name of the snapshot (default the name that it was packed with)")
-	values.QuietVar(cmd.Flags(), &quiet)
+	f := cmd.Flags()
+	values.NameVar(f, &req.Name, "name of the snapshot (default the name that it was packed with)")
+	f.StringArrayVar(&identities, "identity", nil, "file with the age identity that an encrypted file is for; may be repeated")
+	values.QuietVar(f, &quiet)
 	return cmd
 }
 
