@@ -14,10 +14,15 @@ SHELL       := /bin/bash
 # does not serve every clone. grpcnotrace keeps the linker's dead-code elimination.
 export GOFLAGS += -buildvcs=false -trimpath -tags=grpcnotrace
 
-BIN     := bin/ramet
-SENTRY  := internal/engine/sentrybin/elf/ramet-sentry
-GUEST   := internal/engine/sentrybin/elf/ramet-guest
-GATEWAY := internal/engine/sentrybin/elf/ramet-gateway
+# The architecture of what is built, which `make build GOARCH=arm64` changes. The programs of another
+# architecture than this machine's are in directories of their own.
+HOSTARCH := $(shell $(GO) env GOHOSTARCH)
+GOARCH   ?= $(HOSTARCH)
+BIN      := $(if $(filter $(HOSTARCH),$(GOARCH)),bin/ramet,bin/linux-$(GOARCH)/ramet)
+ELF      := internal/engine/sentrybin/elf/$(GOARCH)
+SENTRY   := $(ELF)/ramet-sentry
+GUEST    := $(ELF)/ramet-guest
+GATEWAY  := $(ELF)/ramet-gateway
 CACHE   := .cache
 RUNSC   := $(CACHE)/runsc
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -25,22 +30,22 @@ COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 .PHONY: build
-build: $(SENTRY) ## build bin/ramet
-	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ramet
+build: $(SENTRY) ## build bin/ramet; GOARCH=arm64 for bin/linux-arm64/ramet
+	CGO_ENABLED=0 GOARCH=$(GOARCH) $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ramet
 
 # The programs that ramet embeds: the one that sandboxes run in, the command
 # inside of those that may control themselves, and the one that opens connections.
 .PHONY: $(GUEST)
 $(GUEST):
-	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-guest
+	CGO_ENABLED=0 GOARCH=$(GOARCH) $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-guest
 
 .PHONY: $(GATEWAY)
 $(GATEWAY):
-	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-gateway
+	CGO_ENABLED=0 GOARCH=$(GOARCH) $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-gateway
 
 .PHONY: $(SENTRY)
 $(SENTRY): $(GUEST) $(GATEWAY)
-	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-sentry
+	CGO_ENABLED=0 GOARCH=$(GOARCH) $(GO) build -ldflags '-s -w' -o $@ ./cmd/ramet-sentry
 
 .PHONY: man
 man: build ## write man pages of all commands to bin/man/man1
@@ -112,14 +117,16 @@ test-integrations: build ## test the Python SDK's adapters with their frameworks
 	@mkdir -p $(CACHE)
 	@RAMET_TEST_BUILD=$${RAMET_TEST_BUILD:-1} sdk/python/tools/integrations.sh $(CACHE) $(BIN)
 
+# PROGRAMS are those that packages are made of, each for one architecture.
+PROGRAMS ?= $(BIN)
 .PHONY: sdk
 sdk: build sdk-typescript ## build the packages of the SDKs: with the program, and without
 	@mkdir -p $(CACHE)
-	@sdk/python/tools/build.sh $(CACHE) $(BIN)
+	@sdk/python/tools/build.sh $(CACHE) $(PROGRAMS)
 
 .PHONY: sdk-typescript
 sdk-typescript: build
-	@sdk/typescript/tools/pack.sh
+	@sdk/typescript/tools/pack.sh $(PROGRAMS)
 
 # Node and npm packages come from where npm is configured to take them from, and are kept in .cache.
 .PHONY: test-typescript
@@ -128,9 +135,13 @@ test-typescript: build ## check and test the TypeScript SDK
 	@echo '== sdk/typescript'
 	@sdk/typescript/tools/test.sh
 
-# Wheels, npm packages, a tarball, a Debian package, their digests and what they are made of.
+# Wheels, npm packages, and for x86-64 and arm64 a tarball and a Debian package, their digests and what they are
+# made of.
+OTHERARCH := $(if $(filter amd64,$(HOSTARCH)),arm64,amd64)
 .PHONY: dist
-dist: man sdk ## build all that is released, in dist
+dist: man ## build all that is released, in dist
+	@$(MAKE) --no-print-directory build GOARCH=$(OTHERARCH)
+	@$(MAKE) --no-print-directory sdk PROGRAMS="bin/ramet bin/linux-$(OTHERARCH)/ramet"
 	@packaging/dist.sh $(CACHE)
 
 # Two builds of what is released, compared, and installed in a clean root file system.
@@ -158,9 +169,16 @@ soak: $(SENTRY) ## the suites with KILLS kills of each kind, and for SOAK what i
 	$(MAKE) --no-print-directory test-integrations
 	$(MAKE) --no-print-directory test-dist
 
+# Tests in an emulated arm64 machine, which is made of Debian packages in the cache. Nothing is installed. TESTS
+# chooses other tests than those of test/machine/arm64.tests. Where QEMU or the packages cannot be had it is skipped.
+.PHONY: soak-arm64
+soak-arm64: ## run tests in an emulated arm64 machine, for some minutes
+	@$(MAKE) --no-print-directory build GOARCH=arm64
+	@test/machine/arm64.sh $(CACHE)
+
 .PHONY: lint
 lint: $(SENTRY) ## gofmt, go vet and staticcheck
-	@$(testrun) -lint -part '^(gofmt|go vet|staticcheck)$$'
+	@$(testrun) -lint -part '^(gofmt|go vet|go vet arm64|staticcheck)$$'
 
 .PHONY: fuzz
 fuzz: $(SENTRY) ## run each fuzz target for FUZZTIME
@@ -169,7 +187,7 @@ fuzz: $(SENTRY) ## run each fuzz target for FUZZTIME
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin dist $(CACHE) $(SENTRY) $(GUEST) $(GATEWAY)
+	rm -rf bin dist $(CACHE) internal/engine/sentrybin/elf/*/ramet-*
 
 .PHONY: help
 help: ## list the targets

@@ -21,15 +21,22 @@ case $version in
 *) debian="0~$(date -d "@$SOURCE_DATE_EPOCH" +%Y%m%d.%H%M%S).$version" && debian=${debian//-/+} ;;
 esac
 
-# sbom PROGRAM writes what Go modules a program is made of, as a document of CycloneDX.
+# sbom DIRECTORY PROGRAM writes what Go modules a program is made of, as a document of CycloneDX.
 sbom() {
 	"$go" run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 \
-		bin -json -std -noserial -notimestamp -version "$version" -output "dist/sbom/${1##*/}.cdx.json" "$1" 2>/dev/null
+		bin -json -std -noserial -notimestamp -version "$version" -output "$1/${2##*/}.cdx.json" "$2" 2>/dev/null
 }
 
-# tree ROOT PREFIX copies what is installed below ROOT/PREFIX.
+# program ARCHITECTURE prints the program for it: this machine's is bin/ramet.
+program() {
+	if [ "$1" = "$("$go" env GOHOSTARCH)" ]; then echo bin/ramet; else echo "bin/linux-$1/ramet"; fi
+}
+
+# tree ARCHITECTURE ROOT PREFIX copies what is installed below ROOT/PREFIX.
 tree() {
-	install -D -m 755 bin/ramet "$1$2/bin/ramet"
+	local arch=$1
+	shift
+	install -D -m 755 "$(program "$arch")" "$1$2/bin/ramet"
 	mkdir -p "$1$2/share/man/man1"
 	install -m 644 bin/man/man1/* "$1$2/share/man/man1/"
 	gzip -9n "$1$2"/share/man/man1/*
@@ -39,7 +46,7 @@ tree() {
 	install -D -m 644 LICENSE "$1$2/share/doc/ramet/copyright"
 	install -D -m 644 README.md "$1$2/share/doc/ramet/README.md"
 	gzip -9nc CHANGELOG.md >"$1$2/share/doc/ramet/changelog.gz"
-	install -m 644 -D -t "$1$2/share/doc/ramet/sbom" dist/sbom/*
+	install -m 644 -D -t "$1$2/share/doc/ramet/sbom" dist/sbom/"$arch"/*
 }
 
 # units ROOT PROGRAM copies the units of systemd, for a program in that place.
@@ -55,24 +62,26 @@ units() {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rm -rf dist
-mkdir -p dist/sbom
-for program in bin/ramet internal/engine/sentrybin/elf/ramet-{sentry,guest,gateway}; do sbom "$program"; done
+for arch in amd64 arm64; do
+	mkdir -p "dist/sbom/$arch"
+	for program in "$(program $arch)" internal/engine/sentrybin/elf/$arch/ramet-{sentry,guest,gateway}; do sbom "dist/sbom/$arch" "$program"; done
 
-name=ramet_${version}_linux_amd64
-tree "$work/$name" ""
-cp -R packaging/systemd "$work/$name/share/doc/ramet/systemd"
-find "$work/$name" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
+	name=ramet_${version}_linux_$arch
+	tree $arch "$work/$name" ""
+	cp -R packaging/systemd "$work/$name/share/doc/ramet/systemd"
+	find "$work/$name" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
 
-deb=$work/deb
-tree "$deb" /usr
-units "$deb" /usr/bin/ramet
-mkdir "$deb/DEBIAN"
-sed "s|@VERSION@|$debian|; s|@SIZE@|$(du -sk --apparent-size "$deb/usr" | cut -f1)|" packaging/debian/control >"$deb/DEBIAN/control"
-install -m 755 packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm "$deb/DEBIAN/"
-(cd "$deb" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$deb/DEBIAN/md5sums"
-find "$deb" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-dpkg-deb --root-owner-group -Zxz --build "$deb" "dist/ramet_${debian}_amd64.deb" >/dev/null
+	deb=$work/deb-$arch
+	tree $arch "$deb" /usr
+	units "$deb" /usr/bin/ramet
+	mkdir "$deb/DEBIAN"
+	sed "s|@VERSION@|$debian|; s|@ARCHITECTURE@|$arch|; s|@SIZE@|$(du -sk --apparent-size "$deb/usr" | cut -f1)|" packaging/debian/control >"$deb/DEBIAN/control"
+	install -m 755 packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm "$deb/DEBIAN/"
+	(cd "$deb" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$deb/DEBIAN/md5sums"
+	find "$deb" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+	dpkg-deb --root-owner-group -Zxz --build "$deb" "dist/ramet_${debian}_$arch.deb" >/dev/null
+done
 
 cp sdk/python/dist/*.whl sdk/typescript/dist/*.tgz dist/
 (cd dist && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS)

@@ -48,9 +48,11 @@ func TestDist(t *testing.T) {
 		t.Errorf("two builds differ:\n%s\n%s", read(t, filepath.Join(first, sums)), read(t, filepath.Join(second, sums)))
 	}
 	run(t, filepath.Join(first, "dist"), nil, "sha256sum", "--check", "--quiet", "SHA256SUMS")
-	for _, name := range []string{"ramet", "ramet-sentry", "ramet-guest", "ramet-gateway"} {
-		if text := read(t, filepath.Join(first, "dist", "sbom", name+".cdx.json")); !strings.Contains(text, `"CycloneDX"`) || !strings.Contains(text, "pkg:golang/std@") {
-			t.Errorf("the document about %s names no module", name)
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, name := range []string{"ramet", "ramet-sentry", "ramet-guest", "ramet-gateway"} {
+			if text := read(t, filepath.Join(first, "dist", "sbom", arch, name+".cdx.json")); !strings.Contains(text, `"CycloneDX"`) || !strings.Contains(text, "pkg:golang/std@") {
+				t.Errorf("the document about %s for %s names no module", name, arch)
+			}
 		}
 	}
 	install(t, first)
@@ -89,8 +91,8 @@ func install(t *testing.T, built string) {
 	run(t, home, nil, "tar", "-C", root, "-xpf", "clean.tar")
 	run(t, home, nil, "sh", "-euc", `
 		mkdir root/packages
-		cp "$1"/*.deb root/packages/
-		python3 -m pip --quiet download --dest root/packages "$1"/*manylinux*.whl
+		cp "$1"/*_$(dpkg --print-architecture).deb root/packages/
+		python3 -m pip --quiet download --dest root/packages "$1"/*manylinux*_$(uname -m).whl
 		mv clean.tar root/
 		chmod 755 root && chmod -R a+rX root/packages root/clean.tar`, "sh", filepath.Join(built, "dist"))
 	out := run(t, home, nil, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", inside, "sh", root)

@@ -59,7 +59,7 @@ func (n *Node) Edit(ref string, changes ...string) {
 }
 
 // LongTimeout bounds a run of many cases or operations.
-const LongTimeout = 3 * time.Minute
+var LongTimeout = Slow(3 * time.Minute)
 
 // Long runs a command of the guest program that may take longer than others,
 // and must succeed.

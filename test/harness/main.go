@@ -35,6 +35,8 @@ func Main(m *testing.M, s Suite) int {
 			return sentry.Main(args)
 		case "daemon":
 			return victimMain(s.Works, args)
+		case "assets":
+			return assetsMain(args)
 		}
 	}
 	flag.Parse()
@@ -56,6 +58,19 @@ const EnvAssets = "RAMET_TEST_ASSETS"
 
 // Assets is the directory of the image's tar.
 var Assets string
+
+// assetsMain makes the assets in a directory, for another machine if GOARCH says so.
+func assetsMain(args []string) (code int) {
+	if len(args) != 1 {
+		fmt.Fprintln(os.Stderr, "assets DIRECTORY")
+		return 2
+	}
+	if err := makeImageTar(filepath.Join(args[0], "image.tar")); err != nil {
+		fmt.Fprintf(os.Stderr, "make assets: %v\n", err)
+		return 1
+	}
+	return 0
+}
 
 func runAll(m *testing.M) (code int, err error) {
 	if base, err = os.MkdirTemp("", "ramet-it-"); err != nil {

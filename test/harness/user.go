@@ -38,7 +38,7 @@ func AsOrdinaryUser(t *testing.T) {
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), EnvAssets + "=" + Assets, envSeed + "=" + os.Getenv(envSeed)}
+	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), EnvAssets + "=" + Assets, envSeed + "=" + os.Getenv(envSeed), EnvSlow + "=" + os.Getenv(EnvSlow)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: OrdinaryUser, Gid: OrdinaryUser},
 		Pdeathsig:  syscall.SIGKILL,

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"debug/elf"
-	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,13 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-//go:embed all:elf
-var files embed.FS
-
 const (
-	sentry  = "elf/ramet-sentry"
-	command = "elf/ramet-guest"
-	gateway = "elf/ramet-gateway"
+	sentry  = dir + "/ramet-sentry"
+	command = dir + "/ramet-guest"
+	gateway = dir + "/ramet-gateway"
 	// lowestFD keeps the file away from the numbers that a child is given its
 	// own descriptors under, which happens before it executes Path.
 	lowestFD = 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import venv
@@ -33,7 +34,7 @@ def test_the_wheel_is_enough(tmp_path: Path, daemon: Any) -> None:
     again = build(tmp_path / "again", env)
     assert pure.name.endswith("-py3-none-any.whl") and pure.read_bytes() == again.read_bytes()
     wheel = build(tmp_path / "whole", {**env, "RAMET_WHEEL_PROGRAM": find_program()})
-    assert wheel.name.endswith("-py3-none-manylinux_2_17_x86_64.whl")
+    assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{platform.machine()}.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"ramet/py.typed", "ramet/_sync/_sandbox.py"} <= names and not [n for n in names if "test" in n.split("/")]
 

@@ -155,5 +155,5 @@ test('the daemon is found by options, environment and user', () => {
 test('the version is that of the package', () => {
   const { version: packaged, optionalDependencies } = JSON.parse(readFileSync(join(packageDir, 'package.json'), 'utf8')) as { version: string; optionalDependencies: Record<string, string> }
   assert.equal(version, packaged)
-  assert.deepEqual(Object.values(optionalDependencies), [packaged])
+  assert.deepEqual(Object.values(optionalDependencies), [packaged, packaged])
 })
