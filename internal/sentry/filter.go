@@ -7,12 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/bpf"
 	"gvisor.dev/gvisor/pkg/seccomp"
-	"gvisor.dev/gvisor/pkg/sentry/platform"
 	"gvisor.dev/gvisor/runsc/boot/filter/config"
-)
 
-// systrap is gVisor's name of the platform, which is linked by importing it.
-const systrap = "systrap"
+	"ramet.dev/ramet/internal/sentry/platforms"
+)
 
 // The filter is compiled in the zygote, once for all sentries. It has the zygote's
 // process id in it where gVisor allows a process to end itself by a signal, which a
@@ -50,12 +48,12 @@ func extraRules() seccomp.SyscallRules {
 // filters are those of a sentry and of a template.
 type filters struct{ sentry, template []bpf.Instruction }
 
-func compileFilters() (f filters, err error) {
-	constructor, err := platform.Lookup(systrap)
+func compileFilters(p platforms.Platform) (f filters, err error) {
+	info, err := p.Filter()
 	if err != nil {
 		return f, err
 	}
-	opts := config.Options{Platform: constructor.PrecompiledSeccompInfo()[0]}
+	opts := config.Options{Platform: info}
 	rules, deny := config.Rules(opts)
 	rules.Merge(extraRules())
 	program := &seccomp.Program{

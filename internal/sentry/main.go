@@ -11,6 +11,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/sentry/platforms"
 	"ramet.dev/ramet/internal/sentry/selffork"
 )
 
@@ -47,26 +48,26 @@ func run(arg string) error {
 	// The local zone would be read from a file at the first log line, which
 	// the filter refuses.
 	time.Local = time.UTC
-	if err := guest.Initialize(); err != nil {
+	if err := guest.Initialize(platforms.Systrap); err != nil {
 		return err
 	}
 	if err := learn(); err != nil {
 		return err
 	}
-	filters, err := compileFilters()
+	filters, err := compileFilters(platforms.Systrap)
 	if err != nil {
 		return err
 	}
 	if err := selffork.KeepText(); err != nil {
 		return err
 	}
-	z, err := newZygote(cfg)
+	z, err := newZygote(cfg, platforms.Systrap)
 	if err != nil {
 		return err
 	}
 	z.filter = filters.template
 	var born *outfit
-	blank, err := guest.NewBlank(func() guest.Born {
+	blank, err := guest.NewBlank(z.kind, func() guest.Born {
 		born = z.serve()
 		return guest.Born{Memory: born.memory, Files: born.files, Template: z.template}
 	})

@@ -12,7 +12,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/sentry/birth"
 	"ramet.dev/ramet/internal/sentry/guest"
 	"ramet.dev/ramet/internal/sentry/selffork"
 )
@@ -41,7 +40,7 @@ func (z *zygote) forkTemplate(asked wire.Spawn, fds []int) (pid int, err error) 
 	if z.processes == nil || !z.namespaces || len(fds) < templateFiles {
 		return 0, fmt.Errorf("fork template: with %d descriptors, in namespaces: %t", len(fds), z.namespaces)
 	}
-	fresh, err := birth.NewPlatformFile()
+	fresh, err := z.kind.NewFile()
 	if err != nil {
 		return 0, err
 	}
@@ -123,7 +122,7 @@ func (z *zygote) loadTemplate(fds []int) error {
 		}
 		own[i] = os.NewFile(uintptr(fd), name)
 	}
-	if z.template, err = guest.ReadyTemplate(own[0], own[1]); err != nil {
+	if z.template, err = guest.ReadyTemplate(z.kind, own[0], own[1]); err != nil {
 		return err
 	}
 	if z.forker, err = selffork.New(proc); err != nil {

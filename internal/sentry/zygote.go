@@ -16,8 +16,8 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/engine/wire"
-	"ramet.dev/ramet/internal/sentry/birth"
 	"ramet.dev/ramet/internal/sentry/guest"
+	"ramet.dev/ramet/internal/sentry/platforms"
 	"ramet.dev/ramet/internal/sentry/selffork"
 )
 
@@ -40,7 +40,8 @@ type zygote struct {
 	processes  *os.Root      // /proc, which it cannot reach by name any more; nil in a template
 	proc       *os.Root      // /proc/self
 	lastCap    uintptr
-	platform   int // descriptor of the platform's file, see birth.PlatformFile
+	kind       platforms.Platform
+	platform   int // descriptor of the platform's file that forks do not share
 	forker     *selffork.Forker
 	steps      []selffork.Step   // room for those of a child
 	template   *guest.Template   // nil in the zygote itself
@@ -48,8 +49,8 @@ type zygote struct {
 }
 
 // newZygote confines the process.
-func newZygote(cfg wire.ZygoteConfig) (*zygote, error) {
-	z := &zygote{namespaces: cfg.Namespaces}
+func newZygote(cfg wire.ZygoteConfig, kind platforms.Platform) (*zygote, error) {
+	z := &zygote{kind: kind, namespaces: cfg.Namespaces}
 	_ = setTimerSlack(bornSlack) // else a start takes longer
 	var err error
 	if z.processes, err = os.OpenRoot("/proc"); err != nil {
@@ -124,7 +125,7 @@ const births = 100
 func (z *zygote) forkAll() (*outfit, error) {
 	debug.SetGCPercent(-1)
 	var err error
-	if z.platform, err = birth.PlatformFile(z.proc); err != nil {
+	if z.platform, err = z.kind.SharedFile(z.proc); err != nil {
 		return nil, err
 	}
 	if z.forker, err = selffork.New(z.proc); err != nil {
@@ -238,7 +239,7 @@ func answer(t wire.Type, v any) error {
 
 // fork forks a sentry. It returns 0 in the sentry.
 func (z *zygote) fork(asked wire.Spawn, fds []int) (pid int, err error) {
-	fresh, err := birth.NewPlatformFile()
+	fresh, err := z.kind.NewFile()
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 // Output is what a command wrote.
@@ -59,7 +60,7 @@ func (n *Node) Edit(ref string, changes ...string) {
 }
 
 // LongTimeout bounds a run of many cases or operations.
-var LongTimeout = Slow(3 * time.Minute)
+var LongTimeout = polltest.Within(3 * time.Minute)
 
 // Long runs a command of the guest program that may take longer than others,
 // and must succeed.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ramet.dev/ramet/internal/polltest"
 )
 
 // OrdinaryUser is the user, and the group, of tests that have no privileges.
@@ -38,7 +40,7 @@ func AsOrdinaryUser(t *testing.T) {
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), EnvAssets + "=" + Assets, envSeed + "=" + os.Getenv(envSeed), EnvSlow + "=" + os.Getenv(EnvSlow)}
+	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), EnvAssets + "=" + Assets, envSeed + "=" + os.Getenv(envSeed), polltest.EnvSlow + "=" + os.Getenv(polltest.EnvSlow)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: OrdinaryUser, Gid: OrdinaryUser},
 		Pdeathsig:  syscall.SIGKILL,

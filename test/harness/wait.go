@@ -1,28 +1,16 @@
 package harness
 
 import (
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"ramet.dev/ramet/api"
+	"ramet.dev/ramet/internal/polltest"
 )
 
 // Timeout bounds every wait for something that should happen soon, on a machine
 // that may be busy with something else.
-var Timeout = Slow(30 * time.Second)
-
-// EnvSlow is by how much the machine is slower than a usual one, a whole number: an emulated machine has 10 to 50.
-const EnvSlow = "RAMET_TEST_SLOW"
-
-// Slow returns how long what usually takes no longer than d may take on this machine.
-func Slow(d time.Duration) time.Duration {
-	if n, err := strconv.Atoi(os.Getenv(EnvSlow)); err == nil && n > 1 {
-		return d * time.Duration(n)
-	}
-	return d
-}
+var Timeout = polltest.Within(30 * time.Second)
 
 // Eventually waits until check returns nil.
 func Eventually(t testing.TB, what string, check func() error) {

@@ -63,9 +63,12 @@ func (b *birthplace) Emit(depth int, level log.Level, at time.Time, format strin
 // with more processors the runtime only spends time looking for work for them.
 func UseProcessors() { runtime.GOMAXPROCS(runtime.NumCPU()) }
 
+// Systrap is gVisor's name of the platform.
+const Systrap = "systrap"
+
 // NewSystrap makes the platform, and calls born before it makes a process.
 func NewSystrap(born func()) (platform.Platform, error) {
-	constructor, err := platform.Lookup("systrap")
+	constructor, err := platform.Lookup(Systrap)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/loader"
-	_ "gvisor.dev/gvisor/pkg/sentry/platform/systrap" // the platform
 	"gvisor.dev/gvisor/pkg/sentry/time"
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
@@ -34,6 +33,7 @@ import (
 	"ramet.dev/ramet/internal/sentry/kern"
 	"ramet.dev/ramet/internal/sentry/limitfs"
 	"ramet.dev/ramet/internal/sentry/netspaces"
+	"ramet.dev/ramet/internal/sentry/platforms"
 	"ramet.dev/ramet/internal/sentry/ports"
 	"ramet.dev/ramet/internal/sentry/proc"
 	"ramet.dev/ramet/internal/sentry/rootfs"
@@ -41,7 +41,6 @@ import (
 	"ramet.dev/ramet/internal/sentry/selffork"
 	"ramet.dev/ramet/internal/sentry/spawn"
 	"ramet.dev/ramet/internal/sentry/syscalls"
-	"ramet.dev/ramet/internal/sentry/systraptuning"
 	"ramet.dev/ramet/internal/sentry/uplink"
 	"ramet.dev/ramet/internal/sentry/volumes"
 )
@@ -63,7 +62,7 @@ type Blank struct {
 
 // Initialize prepares gVisor's packages. Call it once per process, while the
 // host's /proc can be read.
-func Initialize() error {
+func Initialize(kind platforms.Platform) error {
 	// seccheck.Initialize is left out: it takes longer than all the rest, and its result is
 	// not used without a sink for its events.
 	cpuid.Initialize()
@@ -75,7 +74,7 @@ func Initialize() error {
 		return err
 	}
 	netspaces.Replace()
-	return syscalls.Replace()
+	return syscalls.Replace(kind.Calls())
 }
 
 // Born is what a process is born with: memory, a memfd, and files, an empty file for what the sandbox writes
@@ -91,31 +90,27 @@ type Born struct {
 // sentry: born may return in another process, and gives what is that one's own,
 // which is taken over. Call it once per process, after Initialize and before
 // system calls are filtered.
-func NewBlank(born func() Born) (*Blank, error) {
+func NewBlank(kind platforms.Platform, born func() Born) (*Blank, error) {
 	if err := sighandling.IgnoreChildStop(); err != nil {
 		return nil, fmt.Errorf("ignore stopped children: %w", err)
 	}
 	var own Born
-	systrap, err := birth.NewSystrap(func() { own = born() })
+	made, err := kind.Make(func() { own = born() })
 	if err != nil {
 		return nil, err
 	}
 	if err := birth.ForgetRandom(); err != nil {
 		return nil, err
 	}
-	cheap, err := systraptuning.NewPlatform(systrap)
-	if err != nil {
-		return nil, fmt.Errorf("create platform: %w", err)
-	}
 	if own.Template != nil {
-		return own.Template.bear(own, cheap)
+		return own.Template.bear(own, made)
 	}
 	mem, err := newMemory(own.Memory)
 	if err != nil {
 		return nil, err
 	}
-	b := newBlank(dormant.NewPlatform(cheap), mem, own.Files)
-	if err := b.plat.Spare(spares); err != nil {
+	b := newBlank(dormant.NewPlatform(made), mem, own.Files)
+	if err := b.plat.Spare(kind.Spares()); err != nil {
 		log.Warningf("Spare address spaces: %v", err) // a process that needs one asks the host again
 	}
 	return b, nil
@@ -143,10 +138,6 @@ func newBlank(hosted *dormant.Platform, mem *cow.Memory, files *os.File) *Blank 
 		clocks: time.NewCalibratedClocks(false), Volumes: &volumes.Client{},
 	}
 }
-
-// spares is how many address spaces a blank has: one for init and one for the process
-// that hardly any sandbox is without, if only the first command.
-const spares = 2
 
 // Guest is a running sandbox.
 type Guest struct {

@@ -8,11 +8,11 @@ import (
 	"gvisor.dev/gvisor/pkg/fdnotifier"
 	"gvisor.dev/gvisor/pkg/rand"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
-	"gvisor.dev/gvisor/pkg/sentry/platform/systrap"
 
 	"ramet.dev/ramet/internal/engine/wire"
 	"ramet.dev/ramet/internal/sentry/cow"
 	"ramet.dev/ramet/internal/sentry/dormant"
+	"ramet.dev/ramet/internal/sentry/platforms"
 	"ramet.dev/ramet/internal/sentry/rootfs"
 	"ramet.dev/ramet/internal/sentry/stages"
 )
@@ -27,14 +27,14 @@ type Template struct {
 
 // ReadyTemplate returns a template that has loaded nothing yet, but has made all that polls descriptors: a
 // selffork.Forker has to find that.
-func ReadyTemplate(memory, files *os.File) (*Template, error) {
+func ReadyTemplate(kind platforms.Platform, memory, files *os.File) (*Template, error) {
 	fdnotifier.Pause() // it is made by that
 	fdnotifier.Resume()
 	mem, err := newMemory(memory)
 	if err != nil {
 		return nil, err
 	}
-	return &Template{blank: newBlank(dormant.NewIdlePlatform(&systrap.Systrap{}), mem, files)}, nil
+	return &Template{blank: newBlank(dormant.NewIdlePlatform(kind.Constants()), mem, files)}, nil
 }
 
 // Load loads the sandbox. files are as of Blank.Load, but without a channel.

@@ -11,13 +11,12 @@ import (
 
 	"ramet.dev/ramet/internal/sentry/datagrams"
 	"ramet.dev/ramet/internal/sentry/reseed"
-	"ramet.dev/ramet/internal/sentry/systraptuning"
 )
 
-// Replace puts our own system calls in the place of some of gVisor's. Call it once per
-// process.
-func Replace() error {
-	for name, ours := range map[string]func(original kernel.SyscallFn) kernel.SyscallFn{
+// Replace puts our own system calls in the place of some of gVisor's, and those that platform has. Call it once
+// per process.
+func Replace(platform map[string]func(original kernel.SyscallFn) kernel.SyscallFn) error {
+	all := map[string]func(original kernel.SyscallFn) kernel.SyscallFn{
 		"connect":           datagrams.Connect,
 		"epoll_pwait":       foreverMilliseconds(3),
 		"epoll_pwait2":      forever(3),
@@ -26,8 +25,6 @@ func Replace() error {
 		"getpid":            reseed.Getpid,
 		"io_getevents":      forever(4),
 		"kill":              kill,
-		"mmap":              systraptuning.Mmap,
-		"mprotect":          systraptuning.Mprotect,
 		"msgrcv":            restarts(linuxerr.ERESTARTNOHAND),
 		"msgsnd":            restarts(linuxerr.ERESTARTNOHAND),
 		"openat":            restarts(linuxerr.ERESTARTSYS),
@@ -50,7 +47,9 @@ func Replace() error {
 		"fsopen":            missing,
 		"fsconfig":          missing,
 		"fsmount":           missing,
-	} {
+	}
+	maps.Copy(all, platform)
+	for name, ours := range all {
 		if found := replace(name, ours); found < len(kernel.SyscallTables()) {
 			return fmt.Errorf("replace a system call: gVisor has no %s", name)
 		}
