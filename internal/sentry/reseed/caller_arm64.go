@@ -12,7 +12,8 @@ import (
 const returnRegister = 30
 
 // callersOf returns what may be the generator's code: the C library's getpid calls no other function, so it leaves
-// its return address in the register, and is itself at the call unless it is inlined.
+// its return address in the register, and is itself at the call unless it is inlined. In Debian's libcrypto a function
+// between the generator and getpid ends with a jump to that, so the address is the generator's.
 func callersOf(t *kernel.Task) (places [2]hostarch.Addr, ok bool) {
 	regs := &t.Arch().StateData().Regs
 	return [2]hostarch.Addr{hostarch.Addr(regs.Regs[returnRegister]), hostarch.Addr(regs.Pc)}, true
