@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"ramet.dev/ramet/api"
@@ -139,6 +140,16 @@ func hashFile(ctx context.Context, f io.ReaderAt, size int64, report func(int64)
 		err = fmt.Errorf("hash image: %w", err)
 	}
 	return [sha256.Size]byte(hash.Sum(nil)), err
+}
+
+// IDOf returns the id of the image whose file has a digest, such as "sha256:…".
+func IDOf(digest string) (string, error) {
+	hexed, ok := strings.CutPrefix(digest, "sha256:")
+	sum, err := hex.DecodeString(hexed)
+	if !ok || err != nil || len(sum) != sha256.Size {
+		return "", corrupt("image has digest %q, which is none", digest)
+	}
+	return catalog.ID([sha256.Size]byte(sum)), nil
 }
 
 // Same reads all of r and compares it with a digest.

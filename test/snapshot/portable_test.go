@@ -379,6 +379,9 @@ func TestUnpackRefusesLies(t *testing.T) {
 		if files := harness.FilesBelow(t, n.Paths.Snapshots()); len(files) != 0 {
 			t.Errorf("%s: left over: %v", name, files)
 		}
+		if _, err := n.Machine.GetImage(ctx, "box"); err != nil {
+			t.Fatalf("%s: the image that was here: %v", name, err)
+		}
 	}
 	unpacked(t, n, whole, "")
 	n.RestoredHolds("s", "one")

@@ -18,19 +18,19 @@ func (c Carrier) Describe(id string) (api.Image, error) { return c.cfg.Store.Res
 // Bring adds an image that Ramet has made, perhaps on another machine, without a name. The
 // caller keeps it with UseImage. added is false if the store had it.
 func (c Carrier) Bring(ctx context.Context, r io.Reader, img *api.Image) (added bool, err error) {
+	id, err := image.IDOf(img.Digest)
+	if err != nil {
+		return false, err
+	}
+	if id != img.ID { // an image that is here would be replaced
+		return false, api.Errorf(api.CodeCorrupt, "image %s is not the one that its digest names", img.ID)
+	}
 	if _, err := c.cfg.Store.Resolve(img.ID); err == nil {
 		// Whoever brings an image that is there must have all of it.
 		return false, image.Same(ctx, r, img.Digest)
 	}
-	got, err := c.cfg.Store.Add(ctx, r, image.AddOptions{Digest: img.Digest, Meta: image.Meta{Source: img.Source, Config: *image.ConfigOf(&img.ImageConfig)}})
-	if err != nil {
-		return false, err
-	}
-	if got.ID != img.ID {
-		c.Forget(got.ID)
-		return false, api.Errorf(api.CodeCorrupt, "image %s is not the one that its digest names", img.ID)
-	}
-	return true, nil
+	_, err = c.cfg.Store.Add(ctx, r, image.AddOptions{Digest: img.Digest, Meta: image.Meta{Source: img.Source, Config: *image.ConfigOf(&img.ImageConfig)}})
+	return err == nil, err
 }
 
 // Forget removes an image without a name that nothing uses.
