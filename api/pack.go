@@ -13,11 +13,18 @@ type SnapshotOrigin struct {
 type PackRequest struct {
 	// WithoutImage leaves the image out: the snapshot can only be unpacked where the image is.
 	WithoutImage bool
+	Sign         bool // with the key of the tenant
 }
 
 // UnpackRequest says how a packed snapshot is unpacked.
 type UnpackRequest struct {
-	Name string // of the snapshot; its own if empty
+	Name  string   // of the snapshot; its own if empty
+	Trust []string // keys one of which must have signed it, if there are any
+}
+
+// SigningKey is the key by which a tenant signs snapshots that leave the machine.
+type SigningKey struct {
+	Key string `json:"key" doc:"public key"`
 }
 
 // PackContents lists what a packed snapshot contains.
@@ -45,6 +52,7 @@ type PackPart struct {
 type PushRequest struct {
 	Ref          string `json:"ref" minLength:"1" doc:"reference to give it, such as registry.example.org/team/warm:v1"`
 	WithoutImage bool   `json:"without_image,omitempty" doc:"leave the image out: it must be where the snapshot is pulled"`
+	Sign         bool   `json:"sign,omitempty" doc:"sign it with the key of the tenant"`
 }
 
 // PushResult describes a snapshot that was sent.
@@ -58,6 +66,7 @@ type PushResult struct {
 
 // PullRequest asks for a snapshot that is in a registry.
 type PullRequest struct {
-	Ref  string `json:"ref" minLength:"1" doc:"reference of the snapshot"`
-	Name string `json:"name,omitempty" minLength:"1" doc:"name of the snapshot, unique among those of the tenant; if absent, the name that it was packed with"`
+	Ref   string   `json:"ref" minLength:"1" doc:"reference of the snapshot"`
+	Name  string   `json:"name,omitempty" minLength:"1" doc:"name of the snapshot, unique among those of the tenant; if absent, the name that it was packed with"`
+	Trust []string `json:"trust,omitempty" maxItems:"64" doc:"public keys, one of which must have signed the snapshot; none for any snapshot"`
 }

@@ -58,6 +58,9 @@ func (s *Snapshots) Pack(ctx context.Context, ref string, req api.PackRequest, w
 	if req.WithoutImage {
 		query.Set("without_image", "true")
 	}
+	if req.Sign {
+		query.Set("sign", "true")
+	}
 	return s.conn.download(ctx, "snapshots", ref, "/pack", query, w)
 }
 
@@ -69,10 +72,18 @@ func (s *Snapshots) PackContents(ctx context.Context, ref string) (*api.PackCont
 // Unpack makes a snapshot of what Pack has copied, here or elsewhere.
 func (s *Snapshots) Unpack(ctx context.Context, from io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
 	query := url.Values{}
+	for _, key := range req.Trust {
+		query.Add("trust", key)
+	}
 	if req.Name != "" {
 		query.Set("name", req.Name)
 	}
 	return sendBody[*api.Snapshot](ctx, s.conn, http.MethodPost, "/v1/snapshots/unpack", query, nil, "application/x-tar", from)
+}
+
+// SigningKey returns the key by which the tenant signs snapshots that leave the machine.
+func (s *Snapshots) SigningKey(ctx context.Context) (*api.SigningKey, error) {
+	return call[*api.SigningKey](ctx, s.conn, http.MethodGet, "/v1/signing-key", nil, nil)
 }
 
 // Push sends a snapshot to a registry. progress is called from the calling goroutine.

@@ -31,6 +31,8 @@ type composition struct {
 	packageCache int64
 	// networkMax bounds what sandboxes may reach; nil if nothing does.
 	networkMax *api.NetworkRequest
+	// trust are the keys one of which must have signed a snapshot that arrives.
+	trust []string
 }
 
 // open implements daemon.NewService.
@@ -64,7 +66,7 @@ func (s *composition) open(ctx context.Context, p paths.Paths, log *slog.Logger)
 	}
 	m, err := machine.Open(ctx, node.Config{
 		Gateway: gateway.Path(), GatewayBuild: gateway.Build, NetworkMax: s.networkMax,
-		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache, KeepEngines: true,
+		Paths: p, Executable: program.Path(), Engine: program.Engine, PoolSize: pool, Command: command, Log: log, Observer: observers{s.metrics, tracing.Observer{}}, PackageCache: s.packageCache, KeepEngines: true, Trust: s.trust,
 	})
 	if err != nil {
 		program.Close()

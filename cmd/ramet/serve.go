@@ -51,7 +51,7 @@ func serve(ctx context.Context, opts cli.ServeOptions) error {
 		return err
 	}
 	defer poller.Close()
-	svc := &composition{metrics: metrics.New(version), packageCache: opts.PackageCache, networkMax: opts.NetworkMax}
+	svc := &composition{metrics: metrics.New(version), packageCache: opts.PackageCache, networkMax: opts.NetworkMax, trust: opts.Trust}
 	cfg := daemon.Config{
 		Paths:      p,
 		Version:    version,

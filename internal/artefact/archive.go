@@ -33,12 +33,16 @@ type Spool interface {
 type ArchiveWriter struct{ tar *tar.Writer }
 
 // NewArchiveWriter begins the archive of a manifest: what a reader needs to judge the
-// snapshot comes first.
-func NewArchiveWriter(w io.Writer, manifest, config []byte) (*ArchiveWriter, error) {
+// snapshot comes first. The signature may be empty.
+func NewArchiveWriter(w io.Writer, manifest, config []byte, signature string) (*ArchiveWriter, error) {
 	a := &ArchiveWriter{tar.NewWriter(w)}
+	named := Describe(manifest)
+	if signature != "" {
+		named.Annotations = map[string]string{SignatureKey: signature}
+	}
 	index, err := json.Marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": indexesType,
-		"manifests": []Descriptor{{MediaType: manifestType, ArtifactType: ArtifactType, Digest: Digest(manifest), Size: int64(len(manifest))}},
+		"manifests": []Descriptor{named},
 	})
 	if err != nil {
 		return nil, err
@@ -80,6 +84,8 @@ type Head struct {
 	Config      *Config
 	Manifest    *Manifest
 	Blobs       *Blobs
+	// Signatures are of the manifest, perhaps: see Trusted.
+	Signatures []string
 }
 
 // NewHead checks a manifest and a configuration.
@@ -177,6 +183,7 @@ type archiveReader struct {
 	Archive
 	judge    func(*Head) (map[string]bool, error)
 	manifest string // its digest, once index.json has been read
+	signed   string
 	raw      []byte // the manifest, once it has been read
 	parsed   *Manifest
 	skip     map[string]bool
@@ -232,7 +239,7 @@ func (a *archiveReader) index(text []byte) error {
 	if a.manifest != "" || len(list.Manifests) != 1 || list.Manifests[0].check(maxDocument) != nil {
 		return corrupt("the archive must have one snapshot, and has %d", len(list.Manifests))
 	}
-	a.manifest = list.Manifests[0].Digest
+	a.manifest, a.signed = list.Manifests[0].Digest, list.Manifests[0].Annotations[SignatureKey]
 	return a.advance()
 }
 
@@ -294,6 +301,9 @@ func (a *archiveReader) advance() error {
 	}
 	if a.Head, err = NewHead(a.raw, text); err != nil {
 		return err
+	}
+	if a.signed != "" {
+		a.Head.Signatures = []string{a.signed}
 	}
 	a.skip, err = a.judge(a.Head)
 	return err

@@ -192,7 +192,7 @@ func (s *sample) archive(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	w, err := NewArchiveWriter(&out, manifest, config)
+	w, err := NewArchiveWriter(&out, manifest, config, "")
 	if err != nil {
 		t.Fatal(err)
 	}

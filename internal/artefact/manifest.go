@@ -45,7 +45,13 @@ type Manifest struct {
 	ArtifactType  string            `json:"artifactType"`
 	Config        Descriptor        `json:"config"`
 	Layers        []Descriptor      `json:"layers"`
+	Subject       *Descriptor       `json:"subject,omitempty"` // of a signature
 	Annotations   map[string]string `json:"annotations,omitempty"`
+}
+
+// Describe returns the descriptor of a manifest of a snapshot.
+func Describe(manifest []byte) Descriptor {
+	return Descriptor{MediaType: manifestType, ArtifactType: ArtifactType, Digest: Digest(manifest), Size: int64(len(manifest))}
 }
 
 // Pages is a part as it travels: its frames and their index.

@@ -50,6 +50,8 @@ type ServeOptions struct {
 	PackageCache int64
 	// NetworkMax bounds what sandboxes may reach; nil if nothing does.
 	NetworkMax *api.NetworkRequest
+	// Trust are the keys one of which must have signed a snapshot that is unpacked or pulled; empty for none.
+	Trust []string
 }
 
 // Hook is a command whose work is done outside this package.

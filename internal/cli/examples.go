@@ -141,7 +141,8 @@ ramet rollback base --step 2`,
 ramet pack good --dry-run
 ramet pack good -o good.tar.age --encrypt-to team.keys`,
 		"push": `ramet push good registry.example.org/team/warm:v1`,
-		"pull": `ramet pull registry.example.org/team/warm:v1 --name warm`,
+		"pull": `ramet pull registry.example.org/team/warm:v1 --trust team.keys`,
+		"key":  `ramet key`,
 		"unpack": `ramet unpack good.tar
 ramet unpack good.tar.age --identity key.txt --name theirs`,
 		"timeline": `ramet timeline base`,

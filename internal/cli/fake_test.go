@@ -199,7 +199,7 @@ func fakeService() *apitest.Service {
 			}
 			return []*api.TreeNode{root}, nil
 		},
-		SnapshotFuncs: apitest.SnapshotFuncs{
+		SnapshotFuncs: withPacks(snap, apitest.SnapshotFuncs{
 			SnapshotFunc: func(_ context.Context, _ string, req api.SnapshotRequest) (*api.Snapshot, error) {
 				out := *snap
 				out.Name, out.OnDisk, out.Metadata = req.Name, !req.Memory, req.Metadata
@@ -224,26 +224,6 @@ func fakeService() *apitest.Service {
 				}
 				return snap, nil
 			},
-			PackFunc:         fakePack,
-			PackContentsFunc: fakePackContents,
-			PushFunc:         fakePush,
-			PullFunc: func(_ context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error) {
-				if req.Ref == "debian:12" {
-					return nil, api.Errorf(api.CodeUnsupported, "%q is an image, not a snapshot: use 'ramet image pull'", req.Ref)
-				}
-				progress(api.Progress{Phase: "fetch"})
-				out := *snap
-				out.Name = cmp.Or(req.Name, snap.Name)
-				return &out, nil
-			},
-			UnpackFunc: func(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
-				if b, err := io.ReadAll(r); err != nil || len(b) == 0 {
-					return nil, cmp.Or(err, error(api.Errorf(api.CodeCorrupt, "this is no archive of a snapshot")))
-				}
-				out := *snap
-				out.Name = cmp.Or(req.Name, snap.Name)
-				return &out, nil
-			},
 			VerifySnapshotFunc: func(context.Context, string) (*api.Snapshot, error) { return snap, nil },
 			DeleteSnapshotFunc: func(_ context.Context, _ string, how api.SnapshotDeletion) error {
 				if how.Cascade {
@@ -260,7 +240,7 @@ func fakeService() *apitest.Service {
 				}
 				return find(ctx, ref)
 			},
-		},
+		}),
 		TimelineFuncs: fakeTimeline(),
 		TenantFuncs:   fakeTenants(),
 		NetworkFuncs:  fakeNetworks(),

@@ -52,7 +52,7 @@ func (a *app) groups() []group {
 		}},
 		{"Fork, compare, merge", []*cobra.Command{lin.ForkCommand(), cmp.DiffCommand(), cmp.MergeCommand(), lin.PromoteCommand(), exp.ExploreCommand()}},
 		{"Snapshots", []*cobra.Command{
-			lin.SnapshotCommand(), lin.SnapshotsCommand(), lin.RestoreCommand(), lin.RollbackCommand(), lin.VerifyCommand(), fl.PackCommand(), fl.UnpackCommand(), fl.PushCommand(), fl.PullCommand(), lin.TimelineCommand(), lin.BisectCommand(),
+			lin.SnapshotCommand(), lin.SnapshotsCommand(), lin.RestoreCommand(), lin.RollbackCommand(), lin.VerifyCommand(), fl.PackCommand(), fl.UnpackCommand(), fl.PushCommand(), fl.PullCommand(), fl.KeyCommand(), lin.TimelineCommand(), lin.BisectCommand(),
 		}},
 		{"Images", []*cobra.Command{img.ImageCommand(), img.CommitCommand(), fl.ExportCommand()}},
 		{"Observe", []*cobra.Command{sb.StatsCommand(), svc.EventsCommand(), svc.AuditCommand()}},

@@ -46,6 +46,7 @@ func (a *app) showVersion() error {
 func (a *app) serveCommand() *cobra.Command {
 	var opts ServeOptions
 	var packages, network string
+	var trust []string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the daemon in the foreground", Args: cobra.NoArgs,
 		Long: "Run the daemon of this user in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.\n\n" +
@@ -61,6 +62,9 @@ func (a *app) serveCommand() *cobra.Command {
 					return err
 				}
 			}
+			if opts.Trust, err = values.ParseKeys("trust", trust); err != nil {
+				return err
+			}
 			return a.Serve(cmd.Context(), opts)
 		},
 	}
@@ -75,6 +79,7 @@ func (a *app) serveCommand() *cobra.Command {
 	packages = "4G"
 	values.SizeVar(f, &packages, "package-cache", "size of the cache of packages for image builds; the least recently used packages are removed first")
 	f.StringVar(&network, "network-max", "", "profile or file with a document, as for --net of create, that bounds what sandboxes of this daemon may reach")
+	f.StringArrayVar(&trust, "trust", nil, "key, or file of keys, as 'ramet key' shows it: snapshots are unpacked and pulled only if one of these has signed them; may be repeated")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag is defined in the line before

@@ -63,6 +63,8 @@ type Config struct {
 	Engine string
 	// PoolSize is how many blank sentries are kept ready.
 	PoolSize launch.PoolSize
+	// Trust are the keys one of which must have signed a snapshot that arrives; empty for none.
+	Trust []string
 	// KeepEngines has programs that snapshots were written by outlive their version.
 	KeepEngines bool
 	// Command is the program by which a sandbox controls itself, sealed; nil

@@ -84,6 +84,7 @@ type (
 		Unpack(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error)
 		Push(ctx context.Context, ref string, req api.PushRequest, progress func(api.Progress)) (*api.PushResult, error)
 		Pull(ctx context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error)
+		SigningKey(ctx context.Context) (*api.SigningKey, error)
 	}
 	imports interface {
 		service.Images

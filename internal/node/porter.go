@@ -17,6 +17,6 @@ func (m *Node) newPorter() *portable.Porter {
 		Paths: m.cfg.Paths, Snapshots: snapshots.Arrivals{Set: m.snapshots}, Freezes: m.freezes, MemFiles: m.memFiles, Images: images.Carrier{Catalog: m.images}, Networks: m.networks, Admission: m.admission,
 		Limits:  func(l api.Limits) error { return branching.ValidLimits(l, m.cfg.HostMemory, m.cfg.Paths.Files()) },
 		Spool:   func() (*os.File, error) { return launch.NewPageFile(m.cfg.Paths.Files()) },
-		Engines: m.engines, Turn: m.heavyTurn, Observe: m.meter.Observe, Log: m.cfg.Log,
+		Engines: m.engines, Trust: m.cfg.Trust, Turn: m.heavyTurn, Observe: m.meter.Observe, Log: m.cfg.Log,
 	})
 }

@@ -29,4 +29,6 @@ type Snapshots interface {
 	// Push sends a snapshot to a registry, and Pull makes a snapshot of one in a registry.
 	Push(ctx context.Context, ref string, req api.PushRequest, progress func(api.Progress)) (*api.PushResult, error)
 	Pull(ctx context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error)
+	// SigningKey returns the key by which the tenant of the caller signs snapshots.
+	SigningKey(ctx context.Context) (*api.SigningKey, error)
 }

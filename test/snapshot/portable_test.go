@@ -14,6 +14,7 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/artefact"
+	"ramet.dev/ramet/internal/node"
 	who "ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/test/harness"
 )
@@ -290,7 +291,7 @@ func relabelled(t *testing.T, whole []byte, change func(*artefact.Config, *artef
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	w, err := artefact.NewArchiveWriter(&out, manifest, config)
+	w, err := artefact.NewArchiveWriter(&out, manifest, config, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,5 +416,59 @@ func TestPortableTenants(t *testing.T) {
 	harness.WantCode(t, err, api.CodeForbidden)
 	if err := n.Machine.DeleteSnapshot(acme, s.ID, api.SnapshotDeletion{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTrust unpacks snapshots that are signed, by whom it is asked and by nobody, also where the
+// daemon itself demands a signature.
+func TestTrust(t *testing.T) {
+	ctx := harness.AsOwner
+	n := harness.NewNode(t)
+	n.Create("base")
+	n.Snapshot("base", api.SnapshotRequest{Name: "s"})
+	plain, signed := packed(t, n, "s", api.PackRequest{}), packed(t, n, "s", api.PackRequest{Sign: true})
+	mine, err := n.Machine.SigningKey(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := n.Machine.SigningKey(harness.AsTenant("acme"))
+	if err != nil || theirs.Key == mine.Key {
+		t.Fatalf("another tenant has the key %v, %v", theirs, err)
+	}
+	unpack := func(b []byte, code api.Code, keys ...string) {
+		t.Helper()
+		s, err := n.Machine.Unpack(ctx, bytes.NewReader(b), api.UnpackRequest{Name: "copy", Trust: keys})
+		if code != "" {
+			harness.WantCode(t, err, code)
+		} else if err != nil {
+			t.Error(err)
+		}
+		if err == nil {
+			if err := n.Machine.DeleteSnapshot(ctx, s.ID, api.SnapshotDeletion{}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	unpack(plain, "")
+	unpack(signed, "")
+	unpack(signed, "", theirs.Key, mine.Key)
+	unpack(signed, api.CodeForbidden, theirs.Key)
+	unpack(plain, api.CodeForbidden, mine.Key)
+	unpack(signed, api.CodeInvalid, "no key")
+	other := relabelled(t, signed, func(c *artefact.Config, _ *artefact.Manifest) { c.Name = "other" }) // which drops the signature
+	unpack(other, api.CodeForbidden, mine.Key)
+	forged := bytes.Clone(signed)
+	at := bytes.Index(forged, []byte(mine.Key+":")) + len(mine.Key) + 5
+	forged[at] = map[bool]byte{true: 'B', false: 'A'}[forged[at] == 'A']
+	unpack(forged, api.CodeForbidden, mine.Key)
+	n.Configure = func(c *node.Config) { c.Trust = []string{mine.Key} }
+	n.Reopen()
+	unpack(plain, api.CodeForbidden)
+	unpack(signed, "")
+	unpack(signed, api.CodeForbidden, theirs.Key)
+	bound := who.With(harness.AsOwner, who.Caller{Tenant: who.DefaultTenant, Scope: api.ScopeAdmin, Tree: n.Get("base").ID})
+	harness.WantCode(t, n.Machine.Pack(bound, "s", api.PackRequest{Sign: true}, io.Discard), api.CodeForbidden)
+	if again, err := n.Machine.SigningKey(ctx); err != nil || again.Key != mine.Key {
+		t.Errorf("after a restart the key is another: %v", err)
 	}
 }

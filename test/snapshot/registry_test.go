@@ -107,7 +107,14 @@ func TestRegistry(t *testing.T) {
 	if again := pushed(t, from, "two", r.host+"/team/warm:again"); again.SentBytes != 0 || again.Digest != two.Digest {
 		t.Errorf("a third push is %+v", again)
 	}
-	_, err := from.Machine.Push(ctx, "two", api.PushRequest{Ref: r.host + "/team/warm@" + two.Digest}, func(api.Progress) {})
+	mine, err := from.Machine.SigningKey(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if signed, err := from.Machine.Push(ctx, "one", api.PushRequest{Ref: r.host + "/team/signed:one", Sign: true}, func(api.Progress) {}); err != nil || signed.Digest != one.Digest {
+		t.Errorf("a signed push is %+v, %v", signed, err)
+	}
+	_, err = from.Machine.Push(ctx, "two", api.PushRequest{Ref: r.host + "/team/warm@" + two.Digest}, func(api.Progress) {})
 	harness.WantCode(t, err, api.CodeInvalid)
 	_, err = from.Machine.Push(ctx, "two", api.PushRequest{Ref: "No Reference"}, func(api.Progress) {})
 	harness.WantCode(t, err, api.CodeInvalid)
@@ -136,6 +143,14 @@ func TestRegistry(t *testing.T) {
 		t.Error("after a registry, the file is another")
 	}
 
+	for ref, code := range map[string]api.Code{"/team/signed:one": "", "/team/warm:one": api.CodeForbidden} {
+		_, err := to.Machine.Pull(ctx, api.PullRequest{Ref: r.host + ref, Name: "signed", Trust: []string{mine.Key}}, func(api.Progress) {})
+		if code == "" && err != nil {
+			t.Error(err)
+		} else if code != "" {
+			harness.WantCode(t, err, code)
+		}
+	}
 	_, err = pull(r.host+"/team/warm:none", "none")
 	harness.WantCode(t, err, api.CodeNotFound)
 	tag, err := name.NewTag(r.host + "/team/image:v1")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -63,8 +64,10 @@ func Name(ref string) (string, error) {
 // Upload is a snapshot that is to be pushed.
 type Upload struct {
 	Manifest, Config []byte
-	Layers           []artefact.Descriptor
-	Open             func(artefact.Descriptor) io.Reader
+	// Signature is of the manifest, and may be empty.
+	Signature string
+	Layers    []artefact.Descriptor
+	Open      func(artefact.Descriptor) io.Reader
 	// Sent is told of bytes that are sent, and of those that the registry has. It is called by
 	// one goroutine at a time.
 	Sent func(sent, had int64)
@@ -99,8 +102,44 @@ func Push(ctx context.Context, ref string, u Upload, opt Options) error {
 			u.Sent(0, d.Size)
 		}
 	}
-	return opt.error(ref, remote.Put(tag, manifest(u.Manifest), with...))
+	if err := remote.Put(tag, manifest(u.Manifest), with...); err != nil || u.Signature == "" {
+		return opt.error(ref, err)
+	}
+	return opt.error(ref, sign(tag.Context(), u, with))
 }
+
+// sign puts the signature of a manifest beside it, as an artifact that refers to it.
+func sign(repo name.Repository, u Upload, with []remote.Option) error {
+	none := artefact.Descriptor{MediaType: "application/vnd.oci.empty.v1+json", Digest: artefact.Digest([]byte(artefact.EmptyBlob)), Size: int64(len(artefact.EmptyBlob))}
+	l := &layer{d: none, open: func(artefact.Descriptor) io.Reader { return strings.NewReader(artefact.EmptyBlob) }}
+	if err := remote.WriteLayer(repo, l, with...); err != nil {
+		return err
+	}
+	m := artefact.SignatureManifest(u.Signature, artefact.Describe(u.Manifest))
+	return remote.Put(repo.Digest(artefact.Digest(m)), manifest(m), with...)
+}
+
+// signatures returns those that a registry has of a manifest. A registry that knows none, or
+// cannot be asked for them, has none.
+func (d *Download) signatures(ctx context.Context, digest string) (list []string) {
+	index, err := remote.Referrers(d.repo.Digest(digest), d.opt.remote(ctx)...)
+	if err != nil {
+		return nil
+	}
+	m, err := index.IndexManifest()
+	if err != nil {
+		return nil
+	}
+	for _, r := range m.Manifests[:min(len(m.Manifests), maxSignatures)] {
+		if s := r.Annotations[artefact.SignatureKey]; r.ArtifactType == artefact.SignatureType && s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// maxSignatures bounds the signatures of a snapshot that are looked at.
+const maxSignatures = 64
 
 // layer is a blob as the client of registries sees it.
 type layer struct {
@@ -146,9 +185,9 @@ type Download struct {
 	read func(n int64)
 }
 
-// Pull fetches the documents of a snapshot. read is told of the bytes of blobs that were
+// Pull fetches the documents of a snapshot, with its signatures if signed is set. read is told of the bytes of blobs that were
 // fetched.
-func Pull(ctx context.Context, ref string, opt Options, read func(n int64)) (*Download, error) {
+func Pull(ctx context.Context, ref string, signed bool, opt Options, read func(n int64)) (*Download, error) {
 	parsed, err := parse(ref)
 	if err != nil {
 		return nil, err
@@ -174,8 +213,13 @@ func Pull(ctx context.Context, ref string, opt Options, read func(n int64)) (*Do
 	if err != nil {
 		return nil, opt.error(ref, err)
 	}
-	d.Head, err = artefact.NewHead(got.Manifest, config)
-	return d, err
+	if d.Head, err = artefact.NewHead(got.Manifest, config); err != nil {
+		return nil, err
+	}
+	if signed {
+		d.Head.Signatures = d.signatures(ctx, d.Head.Digest)
+	}
+	return d, nil
 }
 
 // Open fetches a blob. Reading it fails if it does not match its digest.

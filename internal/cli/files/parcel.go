@@ -49,6 +49,7 @@ func (g *Group) PackCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&output, "output", "o", "-", "file to write to, - for standard output")
 	f.BoolVar(&req.WithoutImage, "without-image", false, "leave the image out: the other machine must have it")
+	f.BoolVar(&req.Sign, "sign", false, "sign the snapshot with the key that 'ramet key' shows")
 	f.StringArrayVar(&encryptTo, "encrypt-to", nil, "encrypt the file for a recipient of age, age1…, or for those in a file; may be repeated")
 	f.BoolVar(&dryRun, "dry-run", false, "list the contents, and write nothing")
 	return cmd
@@ -81,7 +82,7 @@ func showContents(w io.Writer, c *api.PackContents) error {
 func (g *Group) UnpackCommand() *cobra.Command {
 	var req api.UnpackRequest
 	var quiet bool
-	var identities []string
+	var identities, trust []string
 	cmd := &cobra.Command{
 		Use:   "unpack FILE",
 		Short: "Make a snapshot of a file that pack has written",
@@ -90,6 +91,10 @@ func (g *Group) UnpackCommand() *cobra.Command {
 A snapshot that this machine cannot restore is refused before its pages are read. Parts that another snapshot has are shared with it. If unpacking fails, nothing is left behind.`,
 		Args: cobra.ExactArgs(1),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+			var err error
+			if req.Trust, err = values.ParseKeys("trust", trust); err != nil {
+				return err
+			}
 			in, total := g.In, int64(0)
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -117,6 +122,7 @@ A snapshot that this machine cannot restore is refused before its pages are read
 	}
 	f := cmd.Flags()
 	values.NameVar(f, &req.Name, "name of the snapshot (default the name that it was packed with)")
+	f.StringArrayVar(&trust, "trust", nil, "key, or file of keys, as 'ramet key' shows it: refuse the snapshot unless one of these has signed it; may be repeated")
 	f.StringArrayVar(&identities, "identity", nil, "file with the age identity that an encrypted file is for; may be repeated")
 	values.QuietVar(f, &quiet)
 	return cmd

@@ -39,6 +39,7 @@ Blobs that the repository has are not sent. The daemon uses the credentials of '
 			return g.Show(res, console.Line(console.Printable(said)))
 		}),
 	}
+	cmd.Flags().BoolVar(&req.Sign, "sign", false, "sign the snapshot with the key that 'ramet key' shows")
 	cmd.Flags().BoolVar(&req.WithoutImage, "without-image", false, "leave the image out: the other machine must have it")
 	values.QuietVar(cmd.Flags(), &quiet)
 	return cmd
@@ -48,6 +49,7 @@ Blobs that the repository has are not sent. The daemon uses the credentials of '
 func (g *Group) PullCommand() *cobra.Command {
 	var req api.PullRequest
 	var quiet bool
+	var trust []string
 	cmd := &cobra.Command{
 		Use:   "pull REF",
 		Short: "Get a snapshot from a container registry",
@@ -55,8 +57,11 @@ func (g *Group) PullCommand() *cobra.Command {
 
 A snapshot that this machine cannot restore is refused before its pages are fetched. Parts that another snapshot has are not fetched. If pulling fails, nothing is left behind.`,
 		Args: cobra.ExactArgs(1),
-		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) (err error) {
 			req.Ref = args[0]
+			if req.Trust, err = values.ParseKeys("trust", trust); err != nil {
+				return err
+			}
 			p := g.ProgressUnless(ctx, quiet)
 			snap, err := c.Snapshots.Pull(ctx, req, p.Update)
 			p.End(err == nil)
@@ -66,7 +71,25 @@ A snapshot that this machine cannot restore is refused before its pages are fetc
 			return g.ShowIDs(snap, quiet, []string{snap.ID}, console.Line(strings.TrimRight(snap.ID+"  "+snap.Name, " ")))
 		}),
 	}
+	cmd.Flags().StringArrayVar(&trust, "trust", nil, "key, or file of keys, as 'ramet key' shows it: refuse the snapshot unless one of these has signed it; may be repeated")
 	values.NameVar(cmd.Flags(), &req.Name, "name of the snapshot (default the name that it was packed with)")
 	values.QuietVar(cmd.Flags(), &quiet)
 	return cmd
+}
+
+// KeyCommand returns the key command.
+func (g *Group) KeyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "key",
+		Short: "Show the key that signs packed and pushed snapshots",
+		Long:  `Show the public key that 'pack --sign' and 'push --sign' sign snapshots with. It is the tenant's, and made when it is first needed. Others name it with --trust of unpack, pull and serve.`,
+		Args:  cobra.NoArgs,
+		RunE: g.Connected(func(ctx context.Context, c *client.Client, _ []string) error {
+			key, err := c.Snapshots.SigningKey(ctx)
+			if err != nil {
+				return err
+			}
+			return g.Show(key, console.Line(key.Key))
+		}),
+	}
 }

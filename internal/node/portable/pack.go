@@ -25,6 +25,7 @@ import (
 	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/storage/hostfs"
 	"ramet.dev/ramet/internal/storage/paths"
 )
 
@@ -42,6 +43,9 @@ type Config struct {
 	// Spool makes a file on disk without a name.
 	Spool   func() (*os.File, error)
 	Engines Engines
+	// Trust are the keys one of which must have signed what arrives, whoever asks for it; empty
+	// if nothing has to be signed.
+	Trust []string
 	// Turn waits until a heavy operation of the caller may begin.
 	Turn func(ctx context.Context) (done func(), err error)
 	// Observe is told of an operation that begins, and the result of its end.
@@ -75,10 +79,15 @@ type Networks interface {
 }
 
 // Porter packs and unpacks snapshots. It is safe for concurrent use.
-type Porter struct{ cfg Config }
+type Porter struct {
+	cfg    Config
+	signer signer
+}
 
 // New returns a porter.
-func New(cfg Config) *Porter { return &Porter{cfg} }
+func New(cfg Config) *Porter {
+	return &Porter{cfg: cfg, signer: signer{path: cfg.Paths.SigningKey(), fs: hostfs.OS}}
+}
 
 // parcel is a snapshot that is to leave, with its files open.
 type parcel struct {
@@ -296,7 +305,11 @@ func (p *Porter) Pack(ctx context.Context, ref string, req api.PackRequest, w io
 	if err != nil {
 		return err
 	}
-	out, err := artefact.NewArchiveWriter(w, manifest, c.raw)
+	signature, err := p.sign(ctx, req.Sign, manifest)
+	if err != nil {
+		return err
+	}
+	out, err := artefact.NewArchiveWriter(w, manifest, c.raw, signature)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,11 @@ func (p *Porter) push(ctx context.Context, snap string, req api.PushRequest, pro
 		return nil, err
 	}
 	res := &api.PushResult{Ref: name, Snapshot: c.id, Digest: artefact.Digest(manifest)}
-	u := registry.Upload{Manifest: manifest, Config: c.raw, Layers: b.order, Open: b.open, Sent: func(sent, had int64) {
+	signature, err := p.sign(ctx, req.Sign, manifest)
+	if err != nil {
+		return nil, err
+	}
+	u := registry.Upload{Manifest: manifest, Signature: signature, Config: c.raw, Layers: b.order, Open: b.open, Sent: func(sent, had int64) {
 		res.SentBytes += sent
 		res.SizeBytes += sent + had
 		progress(api.Progress{Phase: "push", Done: res.SizeBytes, Total: b.end + int64(len(c.raw))})
@@ -76,7 +80,7 @@ func (p *Porter) Pull(ctx context.Context, req api.PullRequest, progress func(ap
 }
 
 func (p *Porter) pull(ctx context.Context, req api.PullRequest, progress func(api.Progress)) (*api.Snapshot, error) {
-	as := api.UnpackRequest{Name: req.Name}
+	as := api.UnpackRequest{Name: req.Name, Trust: req.Trust}
 	if err := mayUnpack(ctx, as); err != nil {
 		return nil, err
 	}
@@ -86,7 +90,7 @@ func (p *Porter) pull(ctx context.Context, req api.PullRequest, progress func(ap
 	}
 	defer turn()
 	done, total, told := int64(0), int64(0), int64(0)
-	d, err := registry.Pull(ctx, req.Ref, p.asked(ctx), func(n int64) {
+	d, err := registry.Pull(ctx, req.Ref, len(req.Trust)+len(p.cfg.Trust) > 0, p.asked(ctx), func(n int64) {
 		if done += n; done-told >= progressStep {
 			told = done
 			progress(api.Progress{Phase: "fetch", Done: done, Total: total})

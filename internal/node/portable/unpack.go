@@ -67,7 +67,7 @@ func mayUnpack(ctx context.Context, req api.UnpackRequest) error {
 	if err := access.From(ctx).MayMakeTree("snapshots"); err != nil {
 		return err
 	}
-	return api.ValidOptionalName("name", req.Name)
+	return cmp.Or(api.ValidOptionalName("name", req.Name), validTrust(req.Trust))
 }
 
 // reserve is how much of a disk stays free, in bytes: a full one stops all sandboxes.
@@ -137,6 +137,14 @@ func (a *arrival) end() {
 func (a *arrival) begin(ctx context.Context, h *artefact.Head) (skip map[string]bool, err error) {
 	p, c := a.porter, h.Config
 	a.head = h
+	for _, keys := range [][]string{p.cfg.Trust, a.req.Trust} {
+		if len(keys) == 0 {
+			continue
+		}
+		if err := h.Trusted(keys); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.Processor.Fits(runtime.GOARCH, os.Getpagesize(), snapshots.ProcessorFeatures()); err != nil {
 		return nil, err
 	}

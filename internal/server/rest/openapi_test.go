@@ -272,6 +272,7 @@ GET /v1/sandboxes/{id}/stats
 GET /v1/sandboxes/{id}/timeline
 GET /v1/sandboxes/{id}/trace
 GET /v1/secrets
+GET /v1/signing-key
 GET /v1/snapshots
 GET /v1/snapshots/{id}
 GET /v1/snapshots/{id}/export

@@ -88,6 +88,9 @@ func (p Paths) Networks() string {
 // Snapshots returns the directory of snapshots.
 func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }
 
+// SigningKey returns the path of the secret by which snapshots are signed.
+func (p Paths) SigningKey() string { return filepath.Join(p.dataDir, "signing-key") }
+
 // Engines returns the directory of the programs that snapshots were written by.
 func (p Paths) Engines() string { return filepath.Join(p.dataDir, "engines") }
 

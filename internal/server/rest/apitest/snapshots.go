@@ -20,6 +20,7 @@ type SnapshotFuncs struct {
 	PackContentsFunc   func(context.Context, string) (*api.PackContents, error)
 	PushFunc           func(context.Context, string, api.PushRequest, func(api.Progress)) (*api.PushResult, error)
 	PullFunc           func(context.Context, api.PullRequest, func(api.Progress)) (*api.Snapshot, error)
+	SigningKeyFunc     func(context.Context) (*api.SigningKey, error)
 	UnpackFunc         func(context.Context, io.Reader, api.UnpackRequest) (*api.Snapshot, error)
 }
 
@@ -39,6 +40,11 @@ func (s *SnapshotFuncs) PackContents(ctx context.Context, ref string) (*api.Pack
 // Unpack implements service.Snapshots.
 func (s *SnapshotFuncs) Unpack(ctx context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
 	return call(s.UnpackFunc != nil, func() (*api.Snapshot, error) { return s.UnpackFunc(ctx, r, req) })
+}
+
+// SigningKey implements service.Snapshots.
+func (s *SnapshotFuncs) SigningKey(ctx context.Context) (*api.SigningKey, error) {
+	return call(s.SigningKeyFunc != nil, func() (*api.SigningKey, error) { return s.SigningKeyFunc(ctx) })
 }
 
 // Push implements service.Snapshots.

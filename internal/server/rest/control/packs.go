@@ -27,6 +27,7 @@ type packs struct {
 type packInput struct {
 	route.IDInput
 	WithoutImage bool `query:"without_image" doc:"leave the image out: it must be where the snapshot is unpacked"`
+	Sign         bool `query:"sign" doc:"sign it with the key of the tenant"`
 }
 
 type pushInput struct {
@@ -41,7 +42,8 @@ type pullInput struct {
 }
 
 type unpackInput struct {
-	Name string `query:"name" minLength:"1" doc:"name of the snapshot, unique among those of the tenant; if absent, the name that it was packed with"`
+	Name  string   `query:"name" minLength:"1" doc:"name of the snapshot, unique among those of the tenant; if absent, the name that it was packed with"`
+	Trust []string `query:"trust,explode" maxItems:"64" doc:"public keys, one of which must have signed the snapshot; none for any snapshot"`
 }
 
 func (h *packs) routePacks(r *route.Router) {
@@ -60,6 +62,10 @@ func (h *packs) routePacks(r *route.Router) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: route.BytesOf(stream.TarType)}
 	made := map[string]*huma.Response{strconv.Itoa(http.StatusCreated): {Description: http.StatusText(http.StatusCreated), Content: route.JSONContent(r, api.Snapshot{})}}
 	route.RegisterStream(r, op, made, func(in *unpackInput) error { return api.ValidOptionalName("name", in.Name) }, h.unpack)
+	route.Register(r, route.Operation(http.MethodGet, "/v1/signing-key", "get-signing-key", tag, "Get the key that signs snapshots"), func(ctx context.Context, _ *struct{}) (*route.Out[*api.SigningKey], error) {
+		key, err := h.svc.SigningKey(ctx)
+		return route.Answer(key, err)
+	})
 	route.RegisterStream(r, route.Operation(http.MethodPost, "/v1/snapshots/{id}/push", "push-snapshot", tag, "Send a snapshot to a registry",
 		route.StatusNotFound, route.StatusConflict, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage),
 		progressResponses(r, http.StatusOK, httpwire.EventPushed, api.PushResult{}),
@@ -74,7 +80,7 @@ func (h *packs) pack(w http.ResponseWriter, r *http.Request, in *packInput) {
 	body := h.Archive(w, stream.TarType)
 	defer body.Close()
 	out := bufio.NewWriterSize(body, exportBuffer)
-	err := h.svc.Pack(r.Context(), in.ID, api.PackRequest{WithoutImage: in.WithoutImage}, out)
+	err := h.svc.Pack(r.Context(), in.ID, api.PackRequest{WithoutImage: in.WithoutImage, Sign: in.Sign}, out)
 	if err == nil {
 		err = out.Flush()
 	}
@@ -118,7 +124,7 @@ func (h *packs) pull(w http.ResponseWriter, r *http.Request, in *pullInput) {
 
 func (h *packs) unpack(w http.ResponseWriter, r *http.Request, in *unpackInput) {
 	body, done := stream.Upload(w, r)
-	snap, err := h.svc.Unpack(r.Context(), body, api.UnpackRequest{Name: in.Name})
+	snap, err := h.svc.Unpack(r.Context(), body, api.UnpackRequest{Name: in.Name, Trust: in.Trust})
 	done()
 	if err != nil {
 		h.WriteProblem(w, r, err)

@@ -127,6 +127,7 @@ var descriptions = map[string]string{
 	"verify-snapshot":    "Reads all of the snapshot from disk. The state of a snapshot that does not match its digests becomes failed.",
 	"pack-snapshot":      "The tar of an OCI image layout with all that another machine needs to restore the snapshot: state, memory, files and image. The format is specified in docs/snapshot-format.md. Values of secrets are not in it; but memory has whatever programs of the sandbox have read.",
 	"list-pack-contents": "What pack-snapshot would send, by part, with the names of variables and secrets, and what it leaves out.",
+	"get-signing-key":    "The public key by which packed and pushed snapshots of the tenant are signed, if that is asked for. It is made when it is first needed.",
 	"push-snapshot":      "Sends the snapshot as an OCI artifact of type application/vnd.ramet.snapshot.v1. Blobs that the repository has are not sent. For the default tenant the daemon uses the credentials of docker's and podman's configuration of its owner, for other tenants none." + asEvents,
 	"pull-snapshot":      "Fetches the parts that no snapshot of the tenant has. The rest is as of unpack-snapshot." + asEvents,
 	"unpack-snapshot":    "The body is an archive that pack-snapshot has answered with, of any length. It is refused before its pages are read if this machine cannot restore it. The snapshot begins a tree of its own. Parts that another snapshot of the tenant has are shared with that. A failed request leaves nothing behind.",

@@ -2411,10 +2411,14 @@ export interface components {
             name?: string;
             /** @description reference of the snapshot */
             ref: string;
+            /** @description public keys, one of which must have signed the snapshot; none for any snapshot */
+            trust?: string[];
         };
         PushRequest: {
             /** @description reference to give it, such as registry.example.org/team/warm:v1 */
             ref: string;
+            /** @description sign it with the key of the tenant */
+            sign?: boolean;
             /** @description leave the image out: it must be where the snapshot is pulled */
             withoutImage?: boolean;
         };
@@ -2815,6 +2819,10 @@ export interface components {
             group?: boolean;
             /** @description name with or without SIG, or number */
             signal: string;
+        };
+        SigningKey: {
+            /** @description public key */
+            key: string;
         };
         Snapshot: {
             /** @description keys of metadata that the sandbox set itself by self-control: rules about access ignore them */
