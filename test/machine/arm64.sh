@@ -6,7 +6,7 @@
 # of the one and the tests of the others that TESTS names, and ends. It is some twenty times slower than a real one.
 #
 # TESTS are suites with patterns of their tests: "fork:TestFork process:TestExec". MACHINE_TIME bounds the run, in
-# seconds; MACHINE_CPUS and MACHINE_MEMORY (MiB) are the machine's.
+# seconds, and TEST_TIMEOUT that of one suite; MACHINE_CPUS and MACHINE_MEMORY (MiB) are the machine's.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "$1/machine"
@@ -27,7 +27,7 @@ unpack "$machine/system-$arch" "$kernel:$arch" "busybox-static:$arch"
 # The root of the machine.
 root=$machine/root-$arch
 rm -rf "$root"
-mkdir -p "$root"/{bin,proc,sys,dev,tmp,run,root,etc,assets,lib/modules,suites}
+mkdir -p "$root"/{bin,proc,sys,dev,tmp,run,root,etc,assets,lib/modules,suites,work}
 cp "$machine/system-$arch/bin/busybox" "$root/bin/"
 cp "bin/linux-$arch/ramet" "$root/bin/"
 find "$machine/system-$arch/lib/modules" -name 'overlay.ko*' -exec cp {} "$root/lib/modules/" \;
@@ -41,6 +41,7 @@ for suite in $(printf '%s\n' $tests | grep -v '^session' | cut -d: -f1 | sort -u
 	if [ -d "$package/testdata" ]; then cp -R "$package/testdata" "$root/work/$package/"; fi
 done
 printf '%s\n' $tests >"$root/tests"
+echo "${TEST_TIMEOUT:-900s}" >"$root/etc/test-timeout"
 CGO_ENABLED=0 "$go" test -c -o "$machine/assets.test" ./test/node
 CGO_ENABLED=0 GOARCH=$arch "$machine/assets.test" assets "$root/assets"
 (cd "$root" && find . | in_root "$qemu" cpio --quiet -o -H newc) >"$machine/initrd-$arch"
@@ -52,7 +53,7 @@ in_root "$qemu" qemu-system-aarch64 -nodefaults -nographic -serial stdio -no-reb
 	-kernel "$machine/system-$arch/boot/vmlinuz-${kernel#linux-image-}" -initrd "$machine/initrd-$arch" \
 	-append "console=ttyAMA0 quiet panic=-1 slow=${RAMET_TEST_SLOW:-20}" </dev/null >"$log" 2>&1 &
 pid=$!
-trap 'kill "$pid" 2>/dev/null || true' EXIT
+trap 'kill -9 "$pid" 2>/dev/null || true' EXIT INT TERM
 timeout "${MACHINE_TIME:-600}" tail --pid=$pid -n +1 -f "$log" | sed -u 's,\r,,' || status=$?
 rm -f "$machine/initrd-$arch"
 if ! grep -q '^@ end' "$log"; then
