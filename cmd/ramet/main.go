@@ -82,13 +82,23 @@ func closeTraces(traces *tracing.Tracing) {
 
 func deps() cli.Deps {
 	return cli.Deps{
-		Version: buildVersion(),
-		Connect: connect,
-		Serve:   serve,
-		Doctor:  doctorHook(),
-		Demo:    demoHook(),
-		Bench:   benchHook(),
+		Version:    buildVersion(),
+		Connect:    connect,
+		Serve:      serve,
+		ConfigFile: configFile(),
+		Doctor:     doctorHook(),
+		Demo:       demoHook(),
+		Bench:      benchHook(),
 	}
+}
+
+// configFile returns the configuration file of the daemon, empty if no directory for it is known.
+func configFile() string {
+	p, err := paths.Find()
+	if err != nil {
+		return "" // each command says why
+	}
+	return p.Config()
 }
 
 func connect(ctx context.Context, start bool) (*client.Client, api.Health, error) {

@@ -167,7 +167,7 @@ const maxLine = 120
 
 // languages are those of fenced blocks. Sessions of the command line are of "console", which
 // test/docs runs.
-var languages = []string{"console", "text", "mermaid", "go", "json", "python", "sh", "ts", "yaml"}
+var languages = []string{"console", "text", "mermaid", "go", "json", "python", "sh", "toml", "ts", "yaml"}
 
 // formFaults returns what makes a document hard to read, or keeps its commands from being tested.
 func formFaults(text string) []string {

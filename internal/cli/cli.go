@@ -29,6 +29,8 @@ type Deps struct {
 	Connect func(ctx context.Context, start bool) (*client.Client, api.Health, error)
 	// Serve runs a daemon until ctx ends.
 	Serve func(ctx context.Context, opts ServeOptions) error
+	// ConfigFile is the configuration file of the daemon, empty if there is no directory for it.
+	ConfigFile string
 	// Doctor, Demo and Bench are the work of optional commands. A nil Hook has no command.
 	Doctor *Hook
 	Demo   *Hook

@@ -188,6 +188,8 @@ ramet api /metrics`,
 		"serve": `ramet serve
 ramet serve --listen :7443 --tls-cert cert.pem --tls-key key.pem
 ramet serve --network-max ./most.yaml`,
+		"config": `ramet config
+ramet config --json`,
 		"token": `ramet token create --scope exec --tenant acme --ttl 12h
 ramet token ls`,
 		"token create": `ramet token create --scope admin --tenant acme --name ci

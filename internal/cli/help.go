@@ -56,7 +56,7 @@ func (a *app) groups() []group {
 		}},
 		{"Images", []*cobra.Command{img.ImageCommand(), img.CommitCommand(), fl.ExportCommand()}},
 		{"Observe", []*cobra.Command{sb.StatsCommand(), svc.EventsCommand(), svc.AuditCommand()}},
-		{"Service", []*cobra.Command{a.serveCommand(), a.statusCommand(), a.stopCommand(), a.mcpCommand(), a.skillCommand(), svc.TokenCommand(), svc.TenantCommand(), svc.E2BCommand(), svc.APICommand()}},
+		{"Service", []*cobra.Command{a.serveCommand(), a.statusCommand(), a.stopCommand(), a.configCommand(), a.mcpCommand(), a.skillCommand(), svc.TokenCommand(), svc.TenantCommand(), svc.E2BCommand(), svc.APICommand()}},
 		{groupProgram, append(a.hookCommands(), a.jupyterCommand(), a.manCommand(), a.versionCommand())},
 	}
 }

@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/client"
+	"ramet.dev/ramet/internal/cli/config"
 	"ramet.dev/ramet/internal/cli/console"
 	"ramet.dev/ramet/internal/cli/values"
 )
@@ -45,13 +50,17 @@ func (a *app) showVersion() error {
 
 func (a *app) serveCommand() *cobra.Command {
 	var opts ServeOptions
-	var packages, network string
+	var packages, network, file string
 	var trust []string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the daemon in the foreground", Args: cobra.NoArgs,
 		Long: "Run the daemon of this user in the foreground, until SIGINT or SIGTERM.\n\nOther commands start a daemon by themselves if none is running.\n\n" +
-			"With --listen it also serves clients with a token over TCP (see 'ramet token'). An address that is not local needs a certificate.",
+			"With --listen it also serves clients with a token over TCP (see 'ramet token'). An address that is not local needs a certificate.\n\n" +
+			"The options can be set in a configuration file, also for a daemon that other commands start (see 'ramet config').",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, _, err := a.configure(cmd.Flags(), file); err != nil {
+				return err
+			}
 			most, err := values.ParseMiB("package-cache", packages)
 			if err != nil {
 				return err
@@ -80,11 +89,72 @@ func (a *app) serveCommand() *cobra.Command {
 	values.SizeVar(f, &packages, "package-cache", "size of the cache of packages for image builds; the least recently used packages are removed first")
 	f.StringVar(&network, "network-max", "", "profile or file with a document, as for --net of create, that bounds what sandboxes of this daemon may reach")
 	f.StringArrayVar(&trust, "trust", nil, "key, or file of keys, as 'ramet key' shows it: snapshots are unpacked and pulled only if one of these has signed them; may be repeated")
+	f.StringVar(&file, configFlag, "", "configuration file in TOML, whose keys are the names of these options (default config.toml in the directory that 'ramet config' shows)")
 	cmd.Flags().BoolVar(&opts.Background, "background", false, "used by ramet itself")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag is defined in the line before
 	}
 	return cmd
+}
+
+// configFlag names the file with the other flags.
+const configFlag = "config"
+
+// effective is what ramet config shows.
+type effective struct {
+	File     string           `json:"file"`
+	Exists   bool             `json:"exists"`
+	Settings []config.Setting `json:"settings"`
+}
+
+func (a *app) configCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: "config", Short: "Show the configuration of the daemon and its file", Args: cobra.NoArgs,
+		SuggestFor: []string{"configuration", "settings"},
+		Long: "Show the configuration of the daemon and its file.\n\n" +
+			"The file is TOML. Its keys are the names of the options of 'ramet serve', such as listen = \":7443\" or trust = [\"key.pub\"]. " +
+			"Options on the command line come first. A daemon reads the file when it starts.",
+		RunE: func(*cobra.Command, []string) error {
+			f := a.serveCommand().Flags()
+			err := f.MarkHidden(configFlag)
+			if err != nil {
+				return err
+			}
+			e := effective{File: cmp.Or(file, a.ConfigFile)}
+			if e.Settings, e.Exists, err = a.configure(f, file); err != nil {
+				return err
+			}
+			rows := make([][]string, len(e.Settings))
+			for i, s := range e.Settings {
+				rows[i] = []string{s.Name, cmp.Or(s.Value, "-"), string(s.Source)}
+			}
+			where := e.File
+			if !e.Exists {
+				where += " (does not exist)"
+			}
+			return a.Show(e, func(w io.Writer) error {
+				if _, err := fmt.Fprintln(w, "file: "+where); err != nil {
+					return err
+				}
+				return console.Table([]string{"OPTION", "VALUE", "FROM"}, rows)(w)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&file, configFlag, "", "another configuration file")
+	return cmd
+}
+
+// configure sets flags that the command line has not by the file, which must exist if it is named, or else by that of
+// the user. It returns all settings, and whether the file exists.
+func (a *app) configure(f *pflag.FlagSet, file string) (all []config.Setting, exists bool, err error) {
+	if _, err := os.Stat(cmp.Or(file, a.ConfigFile)); err == nil {
+		exists = true
+	} else if file != "" {
+		return nil, false, api.Invalid(configFlag, "%v", err)
+	}
+	all, err = config.Apply(f, cmp.Or(file, a.ConfigFile))
+	return all, exists, err
 }
 
 // hookCommands returns the commands whose work is given in Deps.

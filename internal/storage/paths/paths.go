@@ -85,6 +85,14 @@ func (p Paths) Networks() string {
 	return filepath.Join(p.configDir, "network")
 }
 
+// Config returns the user's configuration file of the daemon, or "".
+func (p Paths) Config() string {
+	if p.configDir == "" {
+		return ""
+	}
+	return filepath.Join(p.configDir, "config.toml")
+}
+
 // Snapshots returns the directory of snapshots.
 func (p Paths) Snapshots() string { return filepath.Join(p.dataDir, "snapshots") }
 
