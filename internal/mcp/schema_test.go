@@ -48,7 +48,7 @@ func TestSchemas(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(action.InputSchema)
-	if err != nil || !strings.Contains(string(text), `"enum":["create","rollback","restore"]`) || !strings.Contains(string(text), `"maximum":100`) {
+	if err != nil || !strings.Contains(string(text), `"enum":["create","rollback","restore","push","pull"]`) || !strings.Contains(string(text), `"maximum":100`) {
 		t.Errorf("ramet_snapshot takes %s: %v", text, err)
 	}
 }

@@ -192,3 +192,32 @@ func TestSecretAndLargeAnswersAreNotKept(t *testing.T) {
 		}
 	}
 }
+
+// TestAKeyOfAnUpload has a body that is too long to be kept, with the key that SDKs send.
+func TestAKeyOfAnUpload(t *testing.T) {
+	const long = 20 << 20
+	server := rest.New(rest.Config{Identify: apitest.Owner, Service: &apitest.Service{SnapshotFuncs: apitest.SnapshotFuncs{
+		UnpackFunc: func(_ context.Context, r io.Reader, req api.UnpackRequest) (*api.Snapshot, error) {
+			if n, err := io.Copy(io.Discard, r); err != nil || n != long || !slices.Equal(req.Trust, []string{"a", "b"}) {
+				return nil, api.Errorf(api.CodeCorrupt, "%d bytes, %v, %v", n, err, req)
+			}
+			return &api.Snapshot{ID: "snap_aaaaaaaaaaaaaaaa"}, nil
+		},
+	}}})
+	w := httptest.NewServer(server)
+	defer w.Close()
+	req, err := http.NewRequest(http.MethodPost, w.URL+"/v1/snapshots/unpack?trust=a&trust=b", strings.NewReader(strings.Repeat("x", long)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(httpwire.IdempotencyHeader, "k")
+	req.Header.Set("Content-Type", "application/x-tar")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusCreated {
+		t.Errorf("status %d %s, %v", res.StatusCode, body, err)
+	}
+}

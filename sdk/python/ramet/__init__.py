@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from ._models import ProcessInfo as ProcessInfo
     from ._models import Progress as Progress
     from ._models import PublishedPort as PublishedPort
+    from ._models import PushResult as PushResult
     from ._models import SandboxInfo as SandboxInfo
     from ._models import Secret as Secret
     from ._models import SnapshotInfo as SnapshotInfo
@@ -106,7 +107,7 @@ _LAZY = {
 }
 _MODELS = (
     "Attempt", "AuditEntry", "AuditReport", "Diff", "Event", "ExplorationEvent", "ExplorationInfo", "FileInfo", "Health", "HeldRequest", "Image", "MergeResult",
-    "ProcessInfo", "Progress", "PublishedPort", "SandboxInfo", "Secret", "SnapshotInfo", "Stats", "Step", "Tree", "Volume",
+    "ProcessInfo", "Progress", "PublishedPort", "PushResult", "SandboxInfo", "Secret", "SnapshotInfo", "Stats", "Step", "Tree", "Volume",
 )  # fmt: skip
 _TYPES = ("CellError", "Chunk", "Execution", "Result", "Rich")
 

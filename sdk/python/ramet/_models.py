@@ -74,6 +74,7 @@ __all__ = [
     "Progress",
     "Pruned",
     "PublishedPort",
+    "PushResult",
     "Reseed",
     "SandboxInfo",
     "SandboxNetwork",
@@ -1645,6 +1646,21 @@ class Pruned(Model):
     """Ids of images."""
 
     _lists = ("removed",)
+
+
+class PushResult(Model):
+    """The type PushResult of the REST interface."""
+
+    digest: str
+    """Digest of the manifest, which stands for all of the snapshot."""
+    ref: str
+    """Reference in full, with its registry and tag."""
+    sent_bytes: int
+    """Bytes of the blobs that the registry did not have."""
+    size_bytes: int
+    """Bytes of all blobs, compressed."""
+    snapshot: str
+    """Id of the snapshot."""
 
 
 class Match(Model):

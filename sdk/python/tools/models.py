@@ -25,7 +25,7 @@ ROOTS = [
     "AuditEntry", "AuditReport", "BisectResult", "Context", "Diff", "Event", "Exploration", "ExplorationEvent", "ExtractResult", "FileEvents", "FileInfo",
     "ForkResult", "Health", "HeldRequest", "Image", "MergeResult", "Port", "PortSession", "Process",
     "Progress", "PublishedPort", "SandboxNetwork", "NetworkLogEntry", "NetworkTestResult", "NetworkProfile",
-    "Pruned", "Sandbox", "SearchResult", "Secret", "Snapshot", "Stats", "Step", "TreeNode", "Volume",
+    "Pruned", "PushResult", "Sandbox", "SearchResult", "Secret", "Snapshot", "Stats", "Step", "TreeNode", "Volume",
 ]  # fmt: skip
 
 # Names that would be those of classes with methods.

@@ -1,14 +1,15 @@
+import { createReadStream } from 'node:fs'
 import type { ConnectOptions } from './address.js'
 import { createBody, type CreateOptions, type Lifetime } from './create.js'
 import { NotFound } from './errors.js'
 import type { components } from './generated/openapi.js'
 import { Exploration, type ExplorationInfo } from './explore.js'
-import { Images } from './images.js'
+import { Images, withProgress, type MakeImageOptions } from './images.js'
 import type { AuditEntry, AuditReport, Health, SandboxEvent, SandboxInfo, SandboxState, SnapshotInfo, SnapshotState, TreeNode } from './models.js'
 import type { NetworkProfile } from './network.js'
 import { labels, Lease, type OwnerOptions } from './lease.js'
 import { events, Sandbox, type BuildOptions, type EventOptions } from './sandbox.js'
-import { restoreBody, sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes } from './snapshot.js'
+import { restoreBody, sandboxesOf, Snapshot, type RestoreOptions, type Sandboxes, type UnpackOptions } from './snapshot.js'
 import { SecretStore } from './secrets.js'
 import { Volumes } from './volumes.js'
 import { segment, Transport, type CallOptions, type Query } from './transport.js'
@@ -148,6 +149,20 @@ export class Client implements AsyncDisposable {
   /** Returns a snapshot, by id or name. */
   async snapshot(ref: string, options: CallOptions = {}): Promise<Snapshot> {
     return new Snapshot(this, await this.transport.call<SnapshotInfo>({ method: 'GET', path: `/v1/snapshots/${segment(ref)}`, signal: options.signal }))
+  }
+
+  /** Makes a snapshot of a file that `Snapshot.pack` has written, here or on another machine. */
+  async unpackSnapshot(local: string, options: UnpackOptions = {}): Promise<Snapshot> {
+    const query = { name: options.name, trust: options.trust }
+    const headers = { 'content-type': 'application/x-tar' }
+    const info = await this.transport.call<SnapshotInfo>({ method: 'POST', path: '/v1/snapshots/unpack', query, headers, body: createReadStream(local), signal: options.signal })
+    return new Snapshot(this, info)
+  }
+
+  /** Makes a snapshot of one in a container registry. */
+  async pullSnapshot(ref: string, options: UnpackOptions & MakeImageOptions = {}): Promise<Snapshot> {
+    const json = { ref, name: options.name, trust: options.trust }
+    return new Snapshot(this, await withProgress<SnapshotInfo>(this.transport, { method: 'POST', path: '/v1/snapshots/pull', json, signal: options.signal }, 'snapshot', options))
   }
 
   /** Lists snapshots, the oldest first. */

@@ -43,23 +43,24 @@ export class Images {
   commit(sandbox: { id: string }, name: string, options: MakeImageOptions & { message?: string | undefined; replace?: boolean | undefined } = {}): Promise<ImageInfo> {
     const kind = sandbox.id.startsWith('snap_') ? 'snapshots' : 'sandboxes'
     const json = { name, message: options.message, replace: options.replace }
-    return this.follow({ method: 'POST', path: `/v1/${kind}/${segment(sandbox.id)}/commit`, json, signal: options.signal }, options)
+    return withProgress(this.transport, { method: 'POST', path: `/v1/${kind}/${segment(sandbox.id)}/commit`, json, signal: options.signal }, 'image', options)
   }
 
   private make(json: Record<string, unknown>, options: MakeImageOptions): Promise<ImageInfo> {
-    return this.follow({ method: 'POST', path: '/v1/images', json, signal: options.signal }, options)
-  }
-
-  private async follow(request: Request, options: MakeImageOptions): Promise<ImageInfo> {
-    for await (const event of this.transport.events(request)) {
-      if (event.name === 'progress') options.onProgress?.(fromWire<Progress>(event.data))
-      if (event.name === 'image') return fromWire<ImageInfo>(event.data)
-    }
-    throw await this.transport.broken(request, new BrokenOff('the stream ended before the last event'))
+    return withProgress(this.transport, { method: 'POST', path: '/v1/images', json, signal: options.signal }, 'image', options)
   }
 
   /** Removes an image, or one of its names. */
   async remove(ref: string, options: CallOptions = {}): Promise<void> {
     await this.transport.call({ method: 'DELETE', path: `/v1/images/${segment(ref)}`, signal: options.signal, repeatable: true })
   }
+}
+
+/** @internal Sends a request whose answer is an event after those of the progress. */
+export async function withProgress<T>(transport: Transport, request: Request, last: string, options: MakeImageOptions): Promise<T> {
+  for await (const event of transport.events(request)) {
+    if (event.name === 'progress') options.onProgress?.(fromWire<Progress>(event.data))
+    if (event.name === last) return fromWire<T>(event.data)
+  }
+  throw await transport.broken(request, new BrokenOff('the stream ended before the last event'))
 }

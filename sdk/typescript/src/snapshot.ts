@@ -1,3 +1,6 @@
+import { createWriteStream } from 'node:fs'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { ForkError, errorOf, type Problem, type RametError } from './errors.js'
 import type { components } from './generated/openapi.js'
 import type { SnapshotInfo, SnapshotState } from './models.js'
@@ -6,7 +9,8 @@ import { lifecycleBody, type Lifetime } from './create.js'
 import type { NetworkOption } from './network.js'
 import { holdOf, networkBody } from './network.js'
 import type { Sandbox } from './sandbox.js'
-import { segment, type ChangeOptions, type Request } from './transport.js'
+import { withProgress, type MakeImageOptions } from './images.js'
+import { segment, type CallOptions, type ChangeOptions, type Request } from './transport.js'
 
 export interface RestoreOptions extends ChangeOptions, Lifetime {
   /** Number of sandboxes; if absent, the number of names, or 1. */
@@ -27,6 +31,23 @@ export interface RestoreOptions extends ChangeOptions, Lifetime {
   /** Return the sandboxes that could be made, also if some could not; else that is a ForkError. */
   partial?: boolean | undefined
 }
+
+export interface PackOptions extends CallOptions {
+  /** False leaves the image out, for machines that have it. */
+  image?: boolean | undefined
+  /** Sign it with the key of the tenant. */
+  sign?: boolean | undefined
+}
+
+export interface UnpackOptions extends CallOptions {
+  /** Name of the snapshot; the name that it was packed with if absent. */
+  name?: string | undefined
+  /** Public keys, one of which must have signed it. */
+  trust?: readonly string[] | undefined
+}
+
+/** A snapshot that was sent to a registry. */
+export type PushResult = components['schemas']['PushResult']
 
 /** Sandboxes that were made together. With `await using` all of them are destroyed at the end of the block. */
 export class Sandboxes extends Array<Sandbox> implements AsyncDisposable {
@@ -111,6 +132,18 @@ export class Snapshot {
   async restore(options: RestoreOptions | number = {}): Promise<Sandboxes> {
     const o = typeof options === 'number' ? { count: options } : options
     return this.client.restore(this.id, o)
+  }
+
+  /** Writes it to a file of this machine, from which other machines make it. The file has all of its memory. */
+  async pack(local: string, options: PackOptions = {}): Promise<void> {
+    const query = { without_image: options.image === false || undefined, sign: options.sign }
+    await pipeline(Readable.from(this.client.transport.bytes({ ...this.request('GET', '/pack', options), query })), createWriteStream(local))
+  }
+
+  /** Sends it to a container registry. */
+  async push(ref: string, options: PackOptions & MakeImageOptions = {}): Promise<PushResult> {
+    const json = { ref, without_image: options.image === false || undefined, sign: options.sign }
+    return withProgress(this.client.transport, { method: 'POST', path: `/v1/snapshots/${segment(this.id)}/push`, json, signal: options.signal }, 'pushed', options)
   }
 
   /** Compares it on disk with its digests. */

@@ -59,6 +59,7 @@ func (h *packs) routePacks(r *route.Router) {
 		route.StatusNotFound, route.StatusConflict, route.StatusUnsupported), h.contents)
 	op = route.WithStatus(route.Operation(http.MethodPost, "/v1/snapshots/unpack", "unpack-snapshot", tag, "Make a snapshot of a packed one",
 		route.StatusNotFound, route.StatusConflict, route.StatusTooLarge, route.StatusUnsupported, route.StatusTooMany, route.StatusNoStorage), http.StatusCreated)
+	op.Parameters = nil // a key would need the body to be kept
 	op.RequestBody = &huma.RequestBody{Required: true, Content: route.BytesOf(stream.TarType)}
 	made := map[string]*huma.Response{strconv.Itoa(http.StatusCreated): {Description: http.StatusText(http.StatusCreated), Content: route.JSONContent(r, api.Snapshot{})}}
 	route.RegisterStream(r, op, made, func(in *unpackInput) error { return api.ValidOptionalName("name", in.Name) }, h.unpack)

@@ -66,19 +66,7 @@ class AsyncImages:
         return await self._create(present(name=name, path=os.path.abspath(path), select=select), on_progress)
 
     async def _create(self, request: Any, on_progress: Optional[OnProgress]) -> Image:
-        events = await self._transport.events("POST", "/v1/images", body=request)
-        try:
-            while True:
-                event = await events.next()
-                if event is None:
-                    raise _wire.broken("the daemon's answer ended early")
-                if event.name == "image":
-                    await events.finish()
-                    return Image(event.data)
-                if event.name == "progress" and on_progress is not None:
-                    on_progress(Progress(event.data))
-        finally:
-            await events.aclose()
+        return Image(await with_progress(self._transport, "/v1/images", request, "image", on_progress))
 
     async def remove(self, ref: str) -> None:
         """Remove an image, or one of its names."""
@@ -101,6 +89,25 @@ class AsyncImages:
         finally:
             show.end()
         return True
+
+
+async def with_progress(
+    transport: AsyncTransport, path: str, request: Any, last: str, on_progress: Optional[OnProgress]
+) -> Any:
+    """Send a request whose answer is an event after those of the progress."""
+    events = await transport.events("POST", path, body=request)
+    try:
+        while True:
+            event = await events.next()
+            if event is None:
+                raise _wire.broken("the daemon's answer ended early")
+            if event.name == last:
+                await events.finish()
+                return event.data
+            if event.name == "progress" and on_progress is not None:
+                on_progress(Progress(event.data))
+    finally:
+        await events.aclose()
 
 
 class _Show:

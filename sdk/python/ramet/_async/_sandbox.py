@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union, overload
+from typing import Any, AsyncIterator, BinaryIO, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union, overload
 
 from .._explore import Plan, plan_of
 from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
 from .._models import (
-    BisectResult, Diff, Event, ExplorationInfo, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, SandboxInfo, SandboxNetwork,
+    BisectResult, Diff, Event, ExplorationInfo, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, PushResult, SandboxInfo, SandboxNetwork,
     SnapshotInfo, Stats, Step, Tree,
 )  # fmt: skip
 from .._types import (
@@ -23,6 +23,7 @@ from ._events import AsyncEvents, AsyncNetworkLog
 from ._explore import AsyncExploration, explorations
 from ._exec import AsyncExecStream, Input, OnText, open_exec
 from ._files import AsyncFiles
+from ._images import OnProgress, with_progress
 from ._lease import OWNER, AsyncLease, labels
 from ._ports import AsyncPort
 from ._processes import AsyncProcess, AsyncProcesses, AsyncTerminal
@@ -892,6 +893,72 @@ class AsyncSnapshot:
                 leased.add(sandbox)
         return made[0] if n is None else made
 
+    async def pack(
+        self, local: "Union[str, os.PathLike[str]]", *, image: bool = True, sign: bool = False
+    ) -> int:
+        """Write it to a file of this machine, from which other machines make it, and return its size in bytes.
+
+        The file has the environment of the sandbox and all of its memory.
+        """
+        query: Query = [(name, "true") for name, on in (("without_image", not image), ("sign", sign)) if on]
+        response = await self._transport.send("GET", self._path + "/pack", query=query, accept="*/*")
+        size = 0
+        try:
+            with open(os.fspath(local), "wb") as file:
+                async for piece in self._transport.pieces(response):
+                    size += len(piece)
+                    await _io.run(file.write, piece)
+        finally:
+            await response.aclose()
+        return size
+
+    @classmethod
+    async def unpack(
+        cls,
+        local: "Union[str, os.PathLike[str]]",
+        *,
+        name: Optional[str] = None,
+        trust: Iterable[str] = (),
+        client: Optional[AsyncClient] = None,
+    ) -> "AsyncSnapshot":
+        """Make a snapshot of a file that pack has written, here or on another machine.
+
+        With trust, one of these keys must have signed it.
+        """
+        client = client or default_client()
+        query: Query = [("trust", key) for key in trust]
+        if name is not None:
+            query.append(("name", name))
+        with open(os.fspath(local), "rb") as file:
+            answer = await client._transport.call(
+                "POST", "/v1/snapshots/unpack", query=query, content=_contents(file),
+                headers={"Content-Type": "application/x-tar"},
+            )  # fmt: skip
+        return cls(client, SnapshotInfo(answer))
+
+    async def push(
+        self, ref: str, *, image: bool = True, sign: bool = False, on_progress: Optional[OnProgress] = None
+    ) -> PushResult:
+        """Send it to a container registry."""
+        body = present(ref=ref, without_image=not image or None, sign=sign or None)
+        return PushResult(await with_progress(self._transport, self._path + "/push", body, "pushed", on_progress))
+
+    @classmethod
+    async def pull(
+        cls,
+        ref: str,
+        *,
+        name: Optional[str] = None,
+        trust: Iterable[str] = (),
+        on_progress: Optional[OnProgress] = None,
+        client: Optional[AsyncClient] = None,
+    ) -> "AsyncSnapshot":
+        """Make a snapshot of one in a container registry. trust is as of unpack()."""
+        client = client or default_client()
+        body = present(ref=ref, name=name, trust=list(trust) or None)
+        answer = await with_progress(client._transport, "/v1/snapshots/pull", body, "snapshot", on_progress)
+        return cls(client, SnapshotInfo(answer))
+
     async def verify(self) -> SnapshotInfo:
         """Compare it on disk with its digests."""
         self._info = SnapshotInfo(await self._transport.call("POST", self._path + "/verify"))
@@ -906,6 +973,15 @@ class AsyncSnapshot:
         """Delete it. With cascade those that depend on it go too, with flatten they become independent."""
         query: Query = [(name, "true") for name, on in (("cascade", cascade), ("flatten", flatten)) if on]
         await self._transport.call("DELETE", self._path, query=query)
+
+
+async def _contents(file: BinaryIO) -> AsyncIterator[bytes]:
+    """Iterate over a file in pieces."""
+    while True:
+        piece = await _io.run(file.read, 1 << 18)
+        if not piece:
+            return
+        yield piece
 
 
 def _leased(client: AsyncClient, ttl: Optional[Seconds]) -> "Tuple[Optional[Seconds], Optional[AsyncLease]]":

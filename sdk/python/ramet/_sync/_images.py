@@ -68,19 +68,7 @@ class Images:
         return self._create(present(name=name, path=os.path.abspath(path), select=select), on_progress)
 
     def _create(self, request: Any, on_progress: Optional[OnProgress]) -> Image:
-        events = self._transport.events("POST", "/v1/images", body=request)
-        try:
-            while True:
-                event = events.next()
-                if event is None:
-                    raise _wire.broken("the daemon's answer ended early")
-                if event.name == "image":
-                    events.finish()
-                    return Image(event.data)
-                if event.name == "progress" and on_progress is not None:
-                    on_progress(Progress(event.data))
-        finally:
-            events.close()
+        return Image(with_progress(self._transport, "/v1/images", request, "image", on_progress))
 
     def remove(self, ref: str) -> None:
         """Remove an image, or one of its names."""
@@ -103,6 +91,25 @@ class Images:
         finally:
             show.end()
         return True
+
+
+def with_progress(
+    transport: Transport, path: str, request: Any, last: str, on_progress: Optional[OnProgress]
+) -> Any:
+    """Send a request whose answer is an event after those of the progress."""
+    events = transport.events("POST", path, body=request)
+    try:
+        while True:
+            event = events.next()
+            if event is None:
+                raise _wire.broken("the daemon's answer ended early")
+            if event.name == last:
+                events.finish()
+                return event.data
+            if event.name == "progress" and on_progress is not None:
+                on_progress(Progress(event.data))
+    finally:
+        events.close()
 
 
 class _Show:

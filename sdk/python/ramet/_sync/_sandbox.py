@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union, overload
+from typing import Any, Iterator, BinaryIO, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union, overload
 
 from .._explore import Plan, plan_of
 from .._errors import ForkError, NotFound, RametError, SandboxGone, error_of
 from .._models import (
-    BisectResult, Diff, Event, ExplorationInfo, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, SandboxInfo, SandboxNetwork,
+    BisectResult, Diff, Event, ExplorationInfo, ForkResult, Image, MergeResult, PortInfo, NetworkTestResult, PublishedPort, PushResult, SandboxInfo, SandboxNetwork,
     SnapshotInfo, Stats, Step, Tree,
 )  # fmt: skip
 from .._types import (
@@ -25,6 +25,7 @@ from ._events import Events, NetworkLog
 from ._explore import Exploration, explorations
 from ._exec import ExecStream, Input, OnText, open_exec
 from ._files import Files
+from ._images import OnProgress, with_progress
 from ._lease import OWNER, Lease, labels
 from ._ports import Port
 from ._processes import Process, Processes, Terminal
@@ -894,6 +895,72 @@ class Snapshot:
                 leased.add(sandbox)
         return made[0] if n is None else made
 
+    def pack(
+        self, local: "Union[str, os.PathLike[str]]", *, image: bool = True, sign: bool = False
+    ) -> int:
+        """Write it to a file of this machine, from which other machines make it, and return its size in bytes.
+
+        The file has the environment of the sandbox and all of its memory.
+        """
+        query: Query = [(name, "true") for name, on in (("without_image", not image), ("sign", sign)) if on]
+        response = self._transport.send("GET", self._path + "/pack", query=query, accept="*/*")
+        size = 0
+        try:
+            with open(os.fspath(local), "wb") as file:
+                for piece in self._transport.pieces(response):
+                    size += len(piece)
+                    _io.run(file.write, piece)
+        finally:
+            response.close()
+        return size
+
+    @classmethod
+    def unpack(
+        cls,
+        local: "Union[str, os.PathLike[str]]",
+        *,
+        name: Optional[str] = None,
+        trust: Iterable[str] = (),
+        client: Optional[Client] = None,
+    ) -> "Snapshot":
+        """Make a snapshot of a file that pack has written, here or on another machine.
+
+        With trust, one of these keys must have signed it.
+        """
+        client = client or default_client()
+        query: Query = [("trust", key) for key in trust]
+        if name is not None:
+            query.append(("name", name))
+        with open(os.fspath(local), "rb") as file:
+            answer = client._transport.call(
+                "POST", "/v1/snapshots/unpack", query=query, content=_contents(file),
+                headers={"Content-Type": "application/x-tar"},
+            )  # fmt: skip
+        return cls(client, SnapshotInfo(answer))
+
+    def push(
+        self, ref: str, *, image: bool = True, sign: bool = False, on_progress: Optional[OnProgress] = None
+    ) -> PushResult:
+        """Send it to a container registry."""
+        body = present(ref=ref, without_image=not image or None, sign=sign or None)
+        return PushResult(with_progress(self._transport, self._path + "/push", body, "pushed", on_progress))
+
+    @classmethod
+    def pull(
+        cls,
+        ref: str,
+        *,
+        name: Optional[str] = None,
+        trust: Iterable[str] = (),
+        on_progress: Optional[OnProgress] = None,
+        client: Optional[Client] = None,
+    ) -> "Snapshot":
+        """Make a snapshot of one in a container registry. trust is as of unpack()."""
+        client = client or default_client()
+        body = present(ref=ref, name=name, trust=list(trust) or None)
+        answer = with_progress(client._transport, "/v1/snapshots/pull", body, "snapshot", on_progress)
+        return cls(client, SnapshotInfo(answer))
+
     def verify(self) -> SnapshotInfo:
         """Compare it on disk with its digests."""
         self._info = SnapshotInfo(self._transport.call("POST", self._path + "/verify"))
@@ -908,6 +975,15 @@ class Snapshot:
         """Delete it. With cascade those that depend on it go too, with flatten they become independent."""
         query: Query = [(name, "true") for name, on in (("cascade", cascade), ("flatten", flatten)) if on]
         self._transport.call("DELETE", self._path, query=query)
+
+
+def _contents(file: BinaryIO) -> Iterator[bytes]:
+    """Iterate over a file in pieces."""
+    while True:
+        piece = _io.run(file.read, 1 << 18)
+        if not piece:
+            return
+        yield piece
 
 
 def _leased(client: Client, ttl: Optional[Seconds]) -> "Tuple[Optional[Seconds], Optional[Lease]]":
