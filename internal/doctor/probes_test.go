@@ -114,6 +114,22 @@ func TestProbesOfSettings(t *testing.T) {
 	}
 }
 
+// TestPointerAuthentication has kernels that can and cannot turn it off.
+func TestPointerAuthentication(t *testing.T) {
+	for _, c := range []struct {
+		release, features string
+		want              Status
+	}{{"5.10.0", "fp asimd paca pacg", StatusWarn}, {"5.10.0", "fp asimd", StatusOK}, {"6.1.0", "fp asimd paca pacg", StatusOK}} {
+		files := map[string]string{"proc/cpuinfo": "processor\t: 0\nFeatures\t: " + c.features + "\n", "proc/sys/kernel/osrelease": c.release}
+		f := probeCPU(t.Context(), &machine{root: fakeRoot(t, files), arch: "arm64", page: 4096})
+		if f.Status != c.want {
+			t.Errorf("Linux %s with %s: %+v", c.release, c.features, f)
+		}
+		f.Name = "cpu"
+		checkShape(t, f)
+	}
+}
+
 // TestArchitectures has processors and kernels on which sandboxes can and cannot run.
 func TestArchitectures(t *testing.T) {
 	for _, c := range []struct {

@@ -21,6 +21,9 @@ var minKernel = [2]int{5, 3}
 // fsgsbaseKernel is the first that lets programs use the fsgsbase instructions.
 var fsgsbaseKernel = [2]int{5, 9}
 
+// pointerKeysKernel is the first that lets arm64 programs do without pointer authentication.
+var pointerKeysKernel = [2]int{5, 13}
+
 const (
 	// A sandbox takes some tens of descriptors in the daemon and in its own
 	// process, more with every fork above it: one per ancestor's memory file.
@@ -72,7 +75,7 @@ func probeCPU(_ context.Context, m *machine) Finding {
 	case reason != "":
 		return fail("boot a kernel with pages of 4 KiB", "%s", reason)
 	case m.arch == "arm64":
-		return ok("arm64 with pages of 4 KiB")
+		return judgeARM(m)
 	case m.arch != "amd64":
 		return fail("use an x86-64 or arm64 machine", "sandboxes run on x86-64 and arm64 only, this is %s", m.arch)
 	}
@@ -101,6 +104,15 @@ func probeCPU(_ context.Context, m *machine) Finding {
 	return ok("%s with %s", m.arch, strings.Join(has, ", "))
 }
 
+// judgeARM judges an arm64 processor.
+func judgeARM(m *machine) Finding {
+	info, _ := m.text("proc/cpuinfo")
+	if slices.Contains(cpuFlags(info), "paca") && !m.kernelAtLeast(pointerKeysKernel) {
+		return warn("use Linux 5.13 or newer", "this kernel cannot turn off pointer authentication: programs that use it fail when another daemon restores them")
+	}
+	return ok("arm64 with pages of 4 KiB")
+}
+
 func (m *machine) kernelAtLeast(want [2]int) bool {
 	release, err := m.text("proc/sys/kernel/osrelease")
 	if err != nil {
@@ -114,7 +126,7 @@ func (m *machine) kernelAtLeast(want [2]int) bool {
 func cpuFlags(info string) []string {
 	for line := range strings.Lines(info) {
 		key, value, _ := strings.Cut(line, ":")
-		if strings.TrimSpace(key) == "flags" {
+		if key = strings.TrimSpace(key); key == "flags" || key == "Features" {
 			return strings.Fields(value)
 		}
 	}

@@ -67,7 +67,7 @@ func newZygote(cfg wire.ZygoteConfig, kind platforms.Platform) (*zygote, error) 
 	if z.isolation, err = confine(cfg, z.processes); err != nil {
 		return nil, err
 	}
-	if err := leaveCPUID(); err != nil {
+	if err := prepareProcessor(); err != nil {
 		return nil, err
 	}
 	return z, nil

@@ -65,6 +65,7 @@ func init() {
 		"sweep":    sweep,
 		"sweeping": sweeping,
 		"cpuid":    sayCPUID,
+		"pointers": pointers,
 		"forkids":  forkIDs,
 		"wipe":     wipeOnFork,
 		"vectors":  vectors,

@@ -6,7 +6,7 @@
 # of the one and the tests of the others that TESTS names, and ends. It is some twenty times slower than a real one.
 #
 # TESTS are suites with patterns of their tests: "fork:TestFork process:TestExec". MACHINE_TIME bounds the run, in
-# seconds, and TEST_TIMEOUT that of one suite; MACHINE_CPUS and MACHINE_MEMORY (MiB) are the machine's.
+# seconds, and TEST_TIMEOUT that of one suite; MACHINE_CPU, MACHINE_CPUS and MACHINE_MEMORY (MiB) are the machine's.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "$1/machine"
@@ -49,7 +49,7 @@ CGO_ENABLED=0 GOARCH=$arch "$machine/assets.test" assets "$root/assets"
 log=$machine/$arch.log
 status=0
 in_root "$qemu" qemu-system-aarch64 -nodefaults -nographic -serial stdio -no-reboot -L "$qemu/usr/share/qemu" \
-	-M virt -cpu neoverse-n1 -accel tcg,thread=multi -smp "${MACHINE_CPUS:-2}" -m "${MACHINE_MEMORY:-4096}" \
+	-M virt -cpu "${MACHINE_CPU:-max,pauth-impdef=on}" -accel tcg,thread=multi -smp "${MACHINE_CPUS:-2}" -m "${MACHINE_MEMORY:-4096}" \
 	-kernel "$machine/system-$arch/boot/vmlinuz-${kernel#linux-image-}" -initrd "$machine/initrd-$arch" \
 	-append "console=ttyAMA0 quiet panic=-1 slow=${RAMET_TEST_SLOW:-20}" </dev/null >"$log" 2>&1 &
 pid=$!

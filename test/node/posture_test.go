@@ -470,6 +470,19 @@ func TestCPUIDIsTheCPUs(t *testing.T) {
 	}
 }
 
+// TestPointersAreNotSigned has a guest of arm64 sign pointers: what is signed with the keys of one daemon's processes
+// would be of no use in a sandbox that another one restores.
+func TestPointersAreNotSigned(t *testing.T) {
+	n := harness.NewNode(t)
+	n.Create("base")
+	n.ForkNamed("base", "child")
+	for _, ref := range []string{"base", "child"} {
+		if got := n.Guest(ref, "pointers"); got != "not signed\n" {
+			t.Errorf("%s: pointers are %s", ref, got)
+		}
+	}
+}
+
 // TestTimersAreExact checks that a sandbox that runs for a while has timers as exact as
 // Linux has them: while it starts they are late, as those of the daemon may be always.
 func TestTimersAreExact(t *testing.T) {
