@@ -13,6 +13,7 @@ type SnapshotOrigin struct {
 type PackRequest struct {
 	// WithoutImage leaves the image out: the snapshot can only be unpacked where the image is.
 	WithoutImage bool
+	WithEngine   bool // with the program that loads the state
 	Sign         bool // with the key of the tenant
 }
 
@@ -52,6 +53,7 @@ type PackPart struct {
 type PushRequest struct {
 	Ref          string `json:"ref" minLength:"1" doc:"reference to give it, such as registry.example.org/team/warm:v1"`
 	WithoutImage bool   `json:"without_image,omitempty" doc:"leave the image out: it must be where the snapshot is pulled"`
+	WithEngine   bool   `json:"with_engine,omitempty" doc:"with the program that loads the state, for machines with another version of Ramet"`
 	Sign         bool   `json:"sign,omitempty" doc:"sign it with the key of the tenant"`
 }
 

@@ -58,6 +58,9 @@ func (s *Snapshots) Pack(ctx context.Context, ref string, req api.PackRequest, w
 	if req.WithoutImage {
 		query.Set("without_image", "true")
 	}
+	if req.WithEngine {
+		query.Set("with_engine", "true")
+	}
 	if req.Sign {
 		query.Set("sign", "true")
 	}

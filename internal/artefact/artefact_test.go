@@ -155,7 +155,7 @@ func newSample(t testing.TB) *sample {
 	content := func(text string, size int64) Content { return Content{Digest: Digest([]byte(text)), Size: size} }
 	s.config = &Config{
 		Version: Version, ID: "snap_aaaaaaaaaaaaaaaa", Name: "warm", CreatedAt: time.Date(2026, 11, 29, 8, 0, 0, 0, time.UTC),
-		Engine:    Engine{Name: "gvisor v1, state 13", Sentry: Digest([]byte("sentry"))},
+		Engine:    Engine{Name: "gvisor v1, state 13", Build: "gvisor v1", Sentry: Digest([]byte("sentry")), Size: 6},
 		Processor: Processor{Architecture: "amd64", PageSize: PageSize, Features: []string{"avx", "sse42"}},
 		Image:     Image{ID: "img_aaaaaaaaaaaaaaaa", Content: content("image", 8*PageSize), Config: api.ImageConfig{Env: []string{"A=b"}}},
 		State:     Content{Digest: Digest(state), Size: int64(len(state))},

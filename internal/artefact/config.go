@@ -60,9 +60,15 @@ type Config struct {
 type Engine struct {
 	// Name names the form of the state: the version of gVisor and of Ramet's part of the state.
 	Name string `json:"name"`
-	// Sentry is the digest of the program that the state is from.
+	// Build is the part of the name that the program reports.
+	Build string `json:"build"`
+	// Sentry is the digest of the program that the state is from, and Size its length.
 	Sentry string `json:"sentry"`
+	Size   int64  `json:"size"`
 }
+
+// maxEngineBytes bounds the program of an engine.
+const maxEngineBytes = 1 << 30
 
 // Processor is what a machine must have.
 type Processor struct {
@@ -177,7 +183,7 @@ func (c *Config) check() error {
 		return corrupt("the snapshot has no valid image")
 	case !wordForm.MatchString(c.Processor.Architecture), c.Processor.PageSize <= 0:
 		return corrupt("the snapshot does not say which processor it is for")
-	case c.Engine.Name == "", len(c.Engine.Name) > 256, !digestForm.MatchString(c.Engine.Sentry):
+	case c.Engine.Name == "", len(c.Engine.Name) > 256, len(c.Engine.Build) > 256, !digestForm.MatchString(c.Engine.Sentry), c.Engine.Size <= 0, c.Engine.Size > maxEngineBytes:
 		return corrupt("the snapshot does not say which engine it is for")
 	}
 	return c.checkLists()

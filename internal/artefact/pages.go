@@ -55,7 +55,7 @@ func WritePages(ctx context.Context, w io.Writer, f File, size int64) (*Index, e
 // newEncoder returns the encoder of all blobs. Its frames state their length, and have no
 // sum of their own: digests are compared.
 func newEncoder() (*zstd.Encoder, error) {
-	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(false),
 		zstd.WithSingleSegment(true), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)))
 }
 

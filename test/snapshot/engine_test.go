@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -112,4 +114,42 @@ func TestUpgradeWithoutTheProgram(t *testing.T) {
 	n.Open()
 	_, err := n.Machine.Restore(ctx, "one", api.RestoreRequest{})
 	harness.WantCode(t, err, api.CodeUnsupported)
+}
+
+// TestPackWithEngine moves a snapshot to a daemon of another engine, which runs it with the
+// program that came with it if its signer is trusted.
+func TestPackWithEngine(t *testing.T) {
+	ctx := harness.AsOwner
+	from := harness.NewClosedNode(t, filepath.Join(harness.NewDir(t), "data"))
+	from.Open()
+	from.Create("base")
+	from.Hold("base", "-value", "one", "-only", held)
+	from.Snapshot("base", api.SnapshotRequest{Name: "s"})
+	key, err := from.Machine.SigningKey(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, bare := packed(t, from, "s", api.PackRequest{Sign: true, WithEngine: true}), packed(t, from, "s", api.PackRequest{Sign: true})
+	from.Finish()
+	n := engined(t)
+	refused := func(who context.Context, b []byte, code api.Code, trust ...string) {
+		t.Helper()
+		_, err := n.Machine.Unpack(who, bytes.NewReader(b), api.UnpackRequest{Trust: trust})
+		harness.WantCode(t, err, code)
+	}
+	refused(ctx, bare, api.CodeUnsupported, key.Key)
+	refused(ctx, whole, api.CodeForbidden)
+	refused(harness.AsTenant("acme"), whole, api.CodeForbidden, key.Key)
+	if _, err := n.Machine.Unpack(ctx, bytes.NewReader(whole), api.UnpackRequest{Trust: []string{key.Key}}); err != nil {
+		t.Fatal(err)
+	}
+	n.RestoredHolds("s", "one")
+	if again := packed(t, n, "s", api.PackRequest{WithEngine: true}); len(again) < len(bare) {
+		t.Errorf("packed again with the engine it has %d bytes", len(again))
+	}
+	n.Reopen()
+	n.RestoredHolds("s", "one")
+	if _, err := n.Machine.Unpack(ctx, bytes.NewReader(bare), api.UnpackRequest{Name: "second"}); err != nil {
+		t.Error(err) // the engine is known by now
+	}
 }

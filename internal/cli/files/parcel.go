@@ -49,6 +49,7 @@ func (g *Group) PackCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&output, "output", "o", "-", "file to write to, - for standard output")
 	f.BoolVar(&req.WithoutImage, "without-image", false, "leave the image out: the other machine must have it")
+	f.BoolVar(&req.WithEngine, "with-engine", false, "include the program that loads the state, for machines with another version of Ramet; they need --trust")
 	f.BoolVar(&req.Sign, "sign", false, "sign the snapshot with the key that 'ramet key' shows")
 	f.StringArrayVar(&encryptTo, "encrypt-to", nil, "encrypt the file for a recipient of age, age1…, or for those in a file; may be repeated")
 	f.BoolVar(&dryRun, "dry-run", false, "list the contents, and write nothing")

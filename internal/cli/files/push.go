@@ -39,6 +39,7 @@ Blobs that the repository has are not sent. The daemon uses the credentials of '
 			return g.Show(res, console.Line(console.Printable(said)))
 		}),
 	}
+	cmd.Flags().BoolVar(&req.WithEngine, "with-engine", false, "include the program that loads the state, for machines with another version of Ramet; they need --trust")
 	cmd.Flags().BoolVar(&req.Sign, "sign", false, "sign the snapshot with the key that 'ramet key' shows")
 	cmd.Flags().BoolVar(&req.WithoutImage, "without-image", false, "leave the image out: the other machine must have it")
 	values.QuietVar(cmd.Flags(), &quiet)

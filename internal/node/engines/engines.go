@@ -137,6 +137,61 @@ func (e *Engines) Knows(name string) bool {
 	return e.kept[name].Name != ""
 }
 
+// Describe returns the program of an engine with its digest, and opens it.
+func (e *Engines) Describe(name string) (Program, *os.File, error) {
+	p, path := e.cfg.Own, e.cfg.Executable
+	if name != "" && name != e.cfg.Own.Name {
+		e.mu.Lock()
+		p = e.kept[name]
+		e.mu.Unlock()
+		path = e.path(p.Digest)
+	}
+	digest, err := e.Digest(name)
+	if err != nil {
+		return p, nil, err
+	}
+	p.Digest = digest
+	f, err := os.Open(path)
+	return p, f, err
+}
+
+// Add keeps the program of another engine, which fill writes and which must have the digest
+// of p. It is executed as this daemon's own is, so its caller must trust where it is from.
+func (e *Engines) Add(p Program, fill func(io.Writer) error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.cfg.Dir == "":
+		return api.Errorf(api.CodeUnsupported, "this daemon keeps no engines")
+	case p.Name == e.cfg.Own.Name || e.kept[p.Name].Name != "":
+		return nil
+	case !digestForm.MatchString(p.Digest):
+		return api.Invalid("digest", "%q is none", p.Digest)
+	}
+	hash := sha256.New()
+	err := hostfs.Replace(e.cfg.FS, e.path(p.Digest), tempPrefix, func(w io.Writer) error {
+		if err := fill(io.MultiWriter(w, hash)); err != nil {
+			return err
+		}
+		if hex.EncodeToString(hash.Sum(nil)) != p.Digest {
+			return api.Errorf(api.CodeCorrupt, "the engine does not match its digest %s", p.Digest)
+		}
+		return nil
+	})
+	if err == nil {
+		err = e.describe(&p)
+	}
+	if err == nil {
+		e.kept[p.Name] = p
+	}
+	return err
+}
+
+// describe writes the document of a program.
+func (e *Engines) describe(p *Program) error {
+	return hostfs.Replace(e.cfg.FS, e.path(p.document()), tempPrefix, func(w io.Writer) error { return json.NewEncoder(w).Encode(p) })
+}
+
 // Digest returns the SHA-256 of the program of an engine, in hexadecimal.
 func (e *Engines) Digest(name string) (string, error) {
 	if name == "" || name == e.cfg.Own.Name {
@@ -183,9 +238,7 @@ func (e *Engines) copy() (p Program, err error) {
 	if err != nil {
 		return p, err
 	}
-	return p, hostfs.Replace(e.cfg.FS, e.path(p.document()), tempPrefix, func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(p)
-	})
+	return p, e.describe(&p)
 }
 
 // digestOf returns the digest of a program.

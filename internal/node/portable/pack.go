@@ -18,6 +18,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/artefact"
 	"ramet.dev/ramet/internal/engine/snapfile"
+	"ramet.dev/ramet/internal/node/engines"
 	"ramet.dev/ramet/internal/node/freezes"
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/networks"
@@ -69,8 +70,9 @@ type Images interface {
 type Engines interface {
 	Own() string
 	Knows(name string) bool
-	// Digest returns the SHA-256 of the program of an engine that is known, in hexadecimal.
-	Digest(name string) (string, error)
+	// Describe returns the program of an engine that is known, and Add keeps one of another.
+	Describe(name string) (engines.Program, *os.File, error)
+	Add(p engines.Program, fill func(io.Writer) error) error
 }
 
 // Networks decides what sandboxes may reach.
@@ -162,14 +164,19 @@ func (p *Porter) describe(ctx context.Context, c *parcel, rec *snapshots.Record)
 	if err != nil {
 		return err
 	}
-	sentry, err := p.cfg.Engines.Digest(rec.Snapshot.Engine)
+	program, file, err := p.cfg.Engines.Describe(rec.Snapshot.Engine)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	st, err := file.Stat()
 	if err != nil {
 		return err
 	}
 	source := &rec.Source
 	c.config = &artefact.Config{
 		Version: artefact.Version, ID: c.id, Name: rec.Snapshot.Name, CreatedAt: rec.Snapshot.CreatedAt,
-		Engine:    artefact.Engine{Name: rec.Snapshot.Engine, Sentry: "sha256:" + sentry},
+		Engine:    artefact.Engine{Name: rec.Snapshot.Engine, Build: program.Build, Sentry: "sha256:" + program.Digest, Size: st.Size()},
 		Processor: artefact.Processor{Architecture: runtime.GOARCH, PageSize: os.Getpagesize(), Features: rec.Processor},
 		Image:     artefact.Image{ID: img.ID, Content: artefact.Content{Digest: img.Digest, Size: img.SizeBytes}, Source: img.Source, Config: img.ImageConfig},
 		Parts:     parts, Lineage: rec.Ancestors,
@@ -296,7 +303,7 @@ func (p *Porter) Pack(ctx context.Context, ref string, req api.PackRequest, w io
 		return err
 	}
 	defer c.close()
-	blobs, err := p.compress(ctx, c, !req.WithoutImage)
+	blobs, err := p.compress(ctx, c, carried{image: !req.WithoutImage, engine: req.WithEngine})
 	if err != nil {
 		return noSpace(err)
 	}
@@ -360,7 +367,7 @@ func (b *packed) add(mediaType string, write func(io.Writer) error) (artefact.De
 }
 
 // compress makes the blobs of a snapshot: the small ones first.
-func (p *Porter) compress(ctx context.Context, c *parcel, image bool) (_ *packed, err error) {
+func (p *Porter) compress(ctx context.Context, c *parcel, with carried) (_ *packed, err error) {
 	b := &packed{at: map[string]int64{}, blobs: artefact.Blobs{Pages: map[string]artefact.Pages{}}}
 	if b.spool, err = p.cfg.Spool(); err != nil {
 		return nil, err
@@ -390,10 +397,36 @@ func (p *Porter) compress(ctx context.Context, c *parcel, image bool) (_ *packed
 			return nil, err
 		}
 	}
-	if image {
-		return b, b.pages(ctx, c.config.Image.Content, c.image)
+	if with.image {
+		if err := b.pages(ctx, c.config.Image.Content, c.image); err != nil {
+			return nil, err
+		}
+	}
+	if with.engine {
+		if err := p.engine(ctx, c, b); err != nil {
+			return nil, err
+		}
 	}
 	return b, nil
+}
+
+// carried says what travels besides the state and the parts.
+type carried struct{ image, engine bool }
+
+// engine adds the program that loads the state.
+func (p *Porter) engine(ctx context.Context, c *parcel, b *packed) error {
+	of := &c.config.Engine
+	program, file, err := p.cfg.Engines.Describe(of.Name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if "sha256:"+program.Digest != of.Sentry {
+		return api.Errorf(api.CodeUnsupported, "the engine %s that came with the snapshot is not here: pack it without the engine", of.Sentry)
+	}
+	d, err := b.add(artefact.EngineType, func(w io.Writer) error { return artefact.WriteStream(ctx, w, file) })
+	b.blobs.Engine = &d
+	return err
 }
 
 // pages adds a part, or the image.

@@ -37,7 +37,7 @@ func (p *Porter) push(ctx context.Context, snap string, req api.PushRequest, pro
 	}
 	defer c.close()
 	progress(api.Progress{Phase: "pack"})
-	b, err := p.compress(ctx, c, !req.WithoutImage)
+	b, err := p.compress(ctx, c, carried{image: !req.WithoutImage, engine: req.WithEngine})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/artefact"
 	"ramet.dev/ramet/internal/network/secrets"
+	"ramet.dev/ramet/internal/node/engines"
 	"ramet.dev/ramet/internal/node/fsview"
 	"ramet.dev/ramet/internal/node/networks"
 	"ramet.dev/ramet/internal/node/reach"
@@ -116,6 +117,7 @@ type arrival struct {
 	hasImage bool                // the caller sees the image already
 	release  func()              // of the image
 	brought  bool                // the image is new
+	brings   bool                // its engine comes with it
 	done     bool
 }
 
@@ -148,8 +150,8 @@ func (a *arrival) begin(ctx context.Context, h *artefact.Head) (skip map[string]
 	if err := c.Processor.Fits(runtime.GOARCH, os.Getpagesize(), snapshots.ProcessorFeatures()); err != nil {
 		return nil, err
 	}
-	if !p.cfg.Engines.Knows(c.Engine.Name) {
-		return nil, api.Errorf(api.CodeUnsupported, "the snapshot is for engine %q, this is %q: use the ramet that made it", c.Engine.Name, p.cfg.Engines.Own())
+	if err := a.judgeEngine(ctx); err != nil {
+		return nil, err
 	}
 	rec, err := p.record(ctx, h, a.req)
 	if err != nil {
@@ -187,6 +189,9 @@ func (a *arrival) begin(ctx context.Context, h *artefact.Head) (skip map[string]
 		}
 		note(part.Key(), a.names[i] != "")
 	}
+	if e := h.Blobs.Engine; e != nil && !a.brings {
+		skip[e.Digest] = true
+	}
 	if comes {
 		note(c.Image.Key(), a.hasImage)
 	}
@@ -194,6 +199,42 @@ func (a *arrival) begin(ctx context.Context, h *artefact.Head) (skip map[string]
 		delete(skip, digest)
 	}
 	return skip, nil
+}
+
+// judgeEngine refuses a snapshot whose engine is neither here nor may come with it. An engine
+// is a program that runs outside of sandboxes: only the owner of the daemon brings one, and
+// only from somebody whose key is trusted.
+func (a *arrival) judgeEngine(ctx context.Context) error {
+	p, of := a.porter, &a.head.Config.Engine
+	switch {
+	case p.cfg.Engines.Knows(of.Name):
+		return nil
+	case a.head.Blobs.Engine == nil:
+		return api.Errorf(api.CodeUnsupported, "the snapshot is for engine %q, this is %q: use the ramet that made it", of.Name, p.cfg.Engines.Own())
+	case len(p.cfg.Trust)+len(a.req.Trust) == 0:
+		return api.Errorf(api.CodeForbidden, "the snapshot brings its engine, a program: name the key of who signed it with --trust")
+	}
+	if err := access.From(ctx).OwnerOnly("brings engines"); err != nil {
+		return err
+	}
+	a.brings = true
+	return nil
+}
+
+// engine keeps the program that came with the snapshot.
+func (a *arrival) engine(ctx context.Context, from blobs) error {
+	if !a.brings {
+		return nil
+	}
+	of := &a.head.Config.Engine
+	blob, err := from.Open(ctx, *a.head.Blobs.Engine)
+	if err != nil {
+		return err
+	}
+	defer blob.Close()
+	return a.porter.cfg.Engines.Add(engines.Program{Name: of.Name, Build: of.Build, Digest: strings.TrimPrefix(of.Sentry, "sha256:")}, func(w io.Writer) error {
+		return artefact.ReadStream(ctx, w, blob, artefact.Content{Digest: of.Sentry, Size: of.Size})
+	})
 }
 
 // record describes the snapshot as one of this machine. It begins a tree, in which it has a
@@ -270,6 +311,9 @@ func (a *arrival) finish(ctx context.Context, from blobs) (*api.Snapshot, error)
 		return nil, err
 	}
 	if err := a.state(ctx, in, from); err != nil {
+		return nil, err
+	}
+	if err := a.engine(ctx, from); err != nil { // last: it stays until a daemon starts that finds nothing of it
 		return nil, err
 	}
 	w, err := in.Put(a.needs())

@@ -27,6 +27,7 @@ type packs struct {
 type packInput struct {
 	route.IDInput
 	WithoutImage bool `query:"without_image" doc:"leave the image out: it must be where the snapshot is unpacked"`
+	WithEngine   bool `query:"with_engine" doc:"with the program that loads the state, for machines with another version of Ramet"`
 	Sign         bool `query:"sign" doc:"sign it with the key of the tenant"`
 }
 
@@ -81,7 +82,7 @@ func (h *packs) pack(w http.ResponseWriter, r *http.Request, in *packInput) {
 	body := h.Archive(w, stream.TarType)
 	defer body.Close()
 	out := bufio.NewWriterSize(body, exportBuffer)
-	err := h.svc.Pack(r.Context(), in.ID, api.PackRequest{WithoutImage: in.WithoutImage, Sign: in.Sign}, out)
+	err := h.svc.Pack(r.Context(), in.ID, api.PackRequest{WithoutImage: in.WithoutImage, WithEngine: in.WithEngine, Sign: in.Sign}, out)
 	if err == nil {
 		err = out.Flush()
 	}

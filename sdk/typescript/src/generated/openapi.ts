@@ -2419,6 +2419,8 @@ export interface components {
             ref: string;
             /** @description sign it with the key of the tenant */
             sign?: boolean;
+            /** @description with the program that loads the state, for machines with another version of Ramet */
+            withEngine?: boolean;
             /** @description leave the image out: it must be where the snapshot is pulled */
             withoutImage?: boolean;
         };
