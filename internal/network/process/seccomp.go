@@ -3,20 +3,21 @@ package process
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"golang.org/x/sys/unix"
 )
 
 // calls are the system calls of the gateway whatever their arguments are: those of the Go runtime, of
-// sockets that are open, and of reading.
+// sockets that are open, and of reading. archCalls are more of them.
 var calls = []string{
-	"read", "readv", "pread64", "write", "writev", "close", "fstat", "newfstatat", "statx", "lseek", "getdents64", "readlinkat", "readlink",
+	"read", "readv", "pread64", "write", "writev", "close", "fstat", "statx", "lseek", "getdents64", "readlinkat",
 	"mmap", "munmap", "mprotect", "madvise", "brk", "mincore",
 	"futex", "sched_yield", "sched_getaffinity", "nanosleep", "clock_nanosleep", "clock_gettime", "gettimeofday",
 	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall", "tgkill", "gettid", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid",
 	"exit", "exit_group", "getrandom", "getrusage", "uname", "prlimit64",
-	"epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait", "eventfd2", "pipe2", "splice", "poll", "ppoll",
+	"epoll_create1", "epoll_ctl", "epoll_pwait", "eventfd2", "pipe2", "splice", "ppoll",
 	"socketpair", "connect", "bind", "accept4", "sendto", "recvfrom", "sendmsg", "recvmsg", "shutdown", "getsockname", "getpeername", "setsockopt", "getsockopt",
 	"fcntl", "set_robust_list", "rseq",
 }
@@ -47,9 +48,11 @@ func filterCalls(cfg *Config) (string, error) {
 	if !seccomp.Supported() {
 		return "the kernel has no filters of system calls", nil
 	}
-	names, conditions := calls, append([]seccomp.NameWithConditions{reading}, narrowed...)
+	names, conditions := slices.Concat(calls, archCalls), narrowed
 	if cfg.NoHold == "" {
-		names, conditions = append(append([]string{}, calls...), holding...), narrowed
+		names = append(names, holding...)
+	} else {
+		conditions = append([]seccomp.NameWithConditions{reading}, narrowed...)
 	}
 	// The library sets no_new_privs in its thread and then installs the filter in all.
 	runtime.LockOSThread()

@@ -1,0 +1,4 @@
+package process
+
+// archCalls see calls.
+var archCalls = []string{"fstatat"}
