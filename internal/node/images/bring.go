@@ -6,7 +6,6 @@ import (
 
 	"ramet.dev/ramet/api"
 	"ramet.dev/ramet/internal/image"
-	"ramet.dev/ramet/internal/service/access"
 )
 
 // Carrier is a catalog with the operations that images from other machines need.
@@ -33,9 +32,9 @@ func (c Carrier) Bring(ctx context.Context, r io.Reader, img *api.Image) (added 
 	return err == nil, err
 }
 
-// Forget removes an image without a name that nothing uses.
+// Forget removes an image, unless it has got a name or something uses it.
 func (c Carrier) Forget(id string) {
-	if err := c.remove(access.Caller{}, c.cfg.Store, id); err != nil && api.CodeOf(err) != api.CodeConflict {
+	if _, err := c.prune(&api.Image{ID: id, Source: "elsewhere"}); err != nil {
 		c.cfg.Log.Warn("remove an image", "id", id, "error", err)
 	}
 }
