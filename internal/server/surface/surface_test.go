@@ -314,3 +314,39 @@ func portLines(t *testing.T) []string {
 	a := &asker{svc: svc, headers: bearer, handler: portguard.New(func(s string) bool { return s == "secret" }, func() {}, 8080, dial, slog.New(slog.DiscardHandler))}
 	return []string{a.line(t, "port", "GET /", map[string]string{"port": "secret"})}
 }
+
+// TestTheDocumentOfE2B lists each route that clients of E2B are served, and no other as served.
+func TestTheDocumentOfE2B(t *testing.T) {
+	table, err := os.ReadFile("routes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served []string
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); strings.HasPrefix(f[0], "e2b") {
+			served = append(served, f[1]+" "+f[2])
+		}
+	}
+	slices.Sort(served)
+	served = slices.Compact(served)
+	doc, err := os.ReadFile("../../../docs/e2b-interface.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Z]+ /[^`]*)` \\| served \\|").FindAllStringSubmatch(string(doc), -1) {
+		listed = append(listed, m[1])
+	}
+	slices.Sort(listed)
+	listed = slices.Compact(listed)
+	for _, route := range served {
+		if !slices.Contains(listed, route) {
+			t.Errorf("docs/e2b-interface.md does not list %s as served", route)
+		}
+	}
+	for _, route := range listed {
+		if !slices.Contains(served, route) {
+			t.Errorf("docs/e2b-interface.md lists %s as served, which is not", route)
+		}
+	}
+}
