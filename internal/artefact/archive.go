@@ -192,6 +192,11 @@ type archiveReader struct {
 // entry takes a file of the archive.
 func (a *archiveReader) entry(h *tar.Header, r io.Reader) error {
 	name := path.Clean("/" + h.Name)[1:]
+	for record := range h.PAXRecords { // a few bytes would become as many zeros as they say
+		if strings.HasPrefix(record, "GNU.sparse.") {
+			return hostile("the archive has %q with holes", cut(name))
+		}
+	}
 	switch h.Typeflag {
 	case tar.TypeDir, tar.TypeXGlobalHeader:
 		return nil

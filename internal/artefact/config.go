@@ -157,7 +157,7 @@ var (
 
 // check refuses a configuration that no program of ours can have written.
 func (c *Config) check() error {
-	if err := c.Image.check("image", MaxPartBytes); err != nil {
+	if err := c.Image.check("image", maxImageBytes); err != nil {
 		return err
 	}
 	if err := c.State.check("state", MaxStateBytes); err != nil {

@@ -290,3 +290,12 @@ func FuzzPages(f *testing.F) {
 		_ = ReadStream(context.Background(), io.Discard, bytes.NewReader(b), Content{Digest: Digest(nil), Size: FrameBytes})
 	})
 }
+
+// TestSparseArchives are refused: a few bytes would be terabytes of zeros.
+func TestSparseArchives(t *testing.T) {
+	a := &archiveReader{}
+	err := a.entry(&tar.Header{Name: "x", Typeflag: tar.TypeReg, PAXRecords: map[string]string{"GNU.sparse.major": "1"}}, nil)
+	if api.CodeOf(err) != api.CodeHostile {
+		t.Errorf("a file with holes: %v", err)
+	}
+}

@@ -14,6 +14,8 @@ const (
 	FrameBytes = 256 << 10
 	// MaxPartBytes bounds the length of a part with its holes.
 	MaxPartBytes = 1 << 44
+	// maxImageBytes bounds an image, which is written with its holes.
+	maxImageBytes = 64 << 30
 
 	indexMagic = "RAMETIDX"
 	headBytes  = 32

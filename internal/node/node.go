@@ -29,6 +29,7 @@ import (
 	"ramet.dev/ramet/internal/node/memfiles"
 	"ramet.dev/ramet/internal/node/meter"
 	"ramet.dev/ramet/internal/node/networks"
+	"ramet.dev/ramet/internal/node/portable"
 	"ramet.dev/ramet/internal/node/published"
 	"ramet.dev/ramet/internal/node/quota"
 	"ramet.dev/ramet/internal/node/resting"
@@ -178,6 +179,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		if cfg.BootID, err = procfs.BootID(); err != nil {
 			return nil, err
 		}
+	}
+	if err := portable.ValidTrust(cfg.Trust); err != nil {
+		return nil, err
 	}
 	m := &Node{cfg: cfg, chores: background.New(ctx), background: background.New(ctx)}
 	defer func() {

@@ -24,6 +24,7 @@ var bodies = map[string]string{
 	"PATCH /v1/sandboxes/{id}":                       `{"name":"stolen"}`,
 	"POST /v1/sandboxes/{id}/commit":                 `{"name":"stolen"}`,
 	"POST /v1/snapshots/{id}/commit":                 `{"name":"stolen"}`,
+	"POST /v1/snapshots/{id}/push":                   `{"ref":"127.0.0.1:1/stolen:v1"}`,
 	"POST /v1/sandboxes/{id}/contexts":               `{"language":"python"}`,
 	"POST /v1/sandboxes/{id}/exec":                   `{"argv":["/bin/guest"]}`,
 	"POST /v1/sandboxes/{id}/explorations":           `{"run":{"argv":["/bin/guest"]}}`,

@@ -472,3 +472,44 @@ func TestTrust(t *testing.T) {
 		t.Errorf("after a restart the key is another: %v", err)
 	}
 }
+
+// TestAForeignSnapshotDecidesNothing unpacks a snapshot with a network and metadata: a network is used where a trusted
+// key has signed the snapshot, and rules about access never see the metadata.
+func TestAForeignSnapshotDecidesNothing(t *testing.T) {
+	ctx := harness.AsOwner
+	n := harness.NewNode(t)
+	rule, err := api.ParseNetworkRule("allow", "192.0.2.1:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	net := &api.NetworkRequest{NetworkPolicy: api.NetworkPolicy{Allow: []api.NetworkRule{rule}}}
+	if _, err := n.Machine.Create(ctx, api.CreateRequest{Image: "box", Name: "base", Network: net, Metadata: map[string]string{"role": "db"}}); err != nil {
+		t.Fatal(err)
+	}
+	n.Snapshot("base", api.SnapshotRequest{Name: "s"})
+	signed := packed(t, n, "s", api.PackRequest{Sign: true})
+	mine, err := n.Machine.SigningKey(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, trust := range map[string][]string{"stranger": nil, "friend": {mine.Key}} {
+		s, err := n.Machine.Unpack(ctx, bytes.NewReader(signed), api.UnpackRequest{Name: name, Trust: trust})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Labels()) != 0 || s.Metadata["role"] != "db" {
+			t.Errorf("%s: rules see %v of %v", name, s.Labels(), s.Metadata)
+		}
+		r, err := n.Machine.Restore(ctx, name, api.RestoreRequest{Count: 1})
+		if err != nil || r.Children[0].Error != nil {
+			t.Fatalf("%s: %v, %+v", name, err, r)
+		}
+		child := n.Get(r.Children[0].Sandbox.ID)
+		if has := child.Network != nil && len(child.Network.Allow) == 1; has != (trust != nil) {
+			t.Errorf("%s: the network is %+v", name, child.Network)
+		}
+		if len(child.Labels()) != 0 {
+			t.Errorf("%s: rules see %v of its sandbox", name, child.Labels())
+		}
+	}
+}

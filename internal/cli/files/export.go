@@ -49,7 +49,11 @@ The contents of /dev, /proc, /sys and /tmp, and the files ` + describe.IdentityF
 // writeArchive writes an archive to a file, or to standard output.
 func (g *Group) writeArchive(ctx context.Context, output, phase, format string, write func(io.Writer) error) error {
 	if output != "-" {
-		return g.archiveFile(output, func(w io.Writer) (int64, error) { return g.archive(ctx, w, phase, format, write) })
+		mode := os.FileMode(0o666)
+		if phase == "pack" { // it has the memory of programs
+			mode = 0o600
+		}
+		return g.archiveFile(output, mode, func(w io.Writer) (int64, error) { return g.archive(ctx, w, phase, format, write) })
 	}
 	switch {
 	case g.JSON:
@@ -63,12 +67,12 @@ func (g *Group) writeArchive(ctx context.Context, output, phase, format string, 
 
 // archiveFile writes to a temporary file and renames it, so that the file is complete or unchanged.
 // It writes directly to a file that is not regular.
-func (g *Group) archiveFile(path string, write func(io.Writer) (int64, error)) (err error) {
+func (g *Group) archiveFile(path string, mode os.FileMode, write func(io.Writer) (int64, error)) (err error) {
 	temp, flags := path, os.O_WRONLY
 	if st, err := os.Stat(path); err != nil || st.Mode().IsRegular() {
 		temp, flags = filepath.Join(filepath.Dir(path), ".ramet-export-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL
 	}
-	f, err := os.OpenFile(temp, flags, 0o666)
+	f, err := os.OpenFile(temp, flags, mode)
 	if err != nil {
 		if temp != path {
 			err = inDir(path, err)

@@ -89,7 +89,9 @@ func (g *Group) UnpackCommand() *cobra.Command {
 		Short: "Make a snapshot of a file that pack has written",
 		Long: `Make a snapshot of a file that 'ramet pack' has written, here or on another machine. FILE - is standard input.
 
-A snapshot that this machine cannot restore is refused before its pages are read. Parts that another snapshot has are shared with it. If unpacking fails, nothing is left behind.`,
+A snapshot that this machine cannot restore is refused before its pages are read. Parts that another snapshot has are shared with it. If unpacking fails, nothing is left behind.
+
+Without --trust the sandboxes of the snapshot reach nothing of the network, whatever the snapshot says, until 'ramet network set'.`,
 		Args: cobra.ExactArgs(1),
 		RunE: g.Connected(func(ctx context.Context, c *client.Client, args []string) error {
 			var err error

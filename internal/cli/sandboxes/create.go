@@ -30,7 +30,7 @@ func (g *Group) CreateCommand() *cobra.Command {
 		Short:      "Create a sandbox from an image or a snapshot",
 		Long: "Create a sandbox from an image or a snapshot. If both have the name, the image is used. The sandbox has the environment, working directory and user of the image. The command of the image is not started.\n\n" +
 			"An image that is not there is pulled from its registry if IMAGE has a registry, path, tag or digest, as in registry.example.com/team/tool:v1. The image python is built of Debian packages when it is missing.\n\n" +
-			"Without an option for a limit, the limit of the daemon applies. --ttl destroys the sandbox after a time, and --idle-timeout hibernates, pauses or destroys it when it is not used.\n\n" +
+			"Without an option for a limit, only the machine and the quota of the tenant bound the sandbox. --ttl destroys the sandbox after a time, and --idle-timeout hibernates, pauses or destroys it when it is not used.\n\n" +
 			"A sandbox reaches nothing of the network unless --net or --allow says so. With a network it trusts the certificate authorities that this host trusts and the image does not, such as that of a proxy that inspects TLS, unless --trust-host-ca=false says otherwise.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: g.CompleteImages,

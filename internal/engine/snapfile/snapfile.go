@@ -141,15 +141,25 @@ func (s *Snapshot) WriteTo(f io.WriterAt) (size int64, err error) {
 
 // Parse reads a snapshot from data, the whole file, and checks every offset,
 // range and count. State, Meta and the data of Outputs point into data.
-func Parse(data []byte) (*Snapshot, error) {
-	s, err := parse(data)
+func Parse(data []byte) (*Snapshot, error) { return parseAs(data, nil) }
+
+// foreign are the largest sizes, in bytes, of those sections of a state from another machine that take more memory once
+// they are decoded than in the file.
+var foreign = map[section]uint64{secTable: 64 << 20, secGenerations: 64 << 10, secHeld: 16 << 20, secFiles: 16 << 20, secOutputs: 64 << 20}
+
+// ParseForeign is Parse for a file that another machine may have written: it refuses large sections before it decodes
+// them.
+func ParseForeign(data []byte) (*Snapshot, error) { return parseAs(data, foreign) }
+
+func parseAs(data []byte, most map[section]uint64) (*Snapshot, error) {
+	s, err := parse(data, most)
 	if err != nil {
 		return nil, fmt.Errorf("parse snapshot: %w", err)
 	}
 	return s, nil
 }
 
-func parse(data []byte) (*Snapshot, error) {
+func parse(data []byte, most map[section]uint64) (*Snapshot, error) {
 	if len(data) < PageSize || string(data[:8]) != magic {
 		return nil, fmt.Errorf("no snapshot file")
 	}
@@ -165,6 +175,9 @@ func parse(data []byte) (*Snapshot, error) {
 		length := binary.LittleEndian.Uint64(data[24+16*i:])
 		if off < PageSize || off > uint64(len(data)) || length > uint64(len(data))-off || section(i) != secPages && length > maxMeta {
 			return nil, fmt.Errorf("section %d is outside of the file", i)
+		}
+		if bound, ok := most[section(i)]; ok && length > bound {
+			return nil, fmt.Errorf("section %d has %d bytes: at most %d are accepted", i, length, bound)
 		}
 		secs[i] = data[off : off+length]
 	}

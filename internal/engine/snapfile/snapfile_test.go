@@ -130,3 +130,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestParseForeign refuses sections that would take much more memory than they have bytes.
+func TestParseForeign(t *testing.T) {
+	s := example()
+	if _, err := ParseForeign(encode(t, s)); err != nil {
+		t.Error(err)
+	}
+	for range 40_000 {
+		s.Generations = append(s.Generations, "")
+	}
+	b := encode(t, s)
+	if _, err := Parse(b); err != nil {
+		t.Error(err)
+	}
+	if _, err := ParseForeign(b); err == nil {
+		t.Error("40 000 generations of a stranger are decoded")
+	}
+}

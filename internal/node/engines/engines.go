@@ -159,11 +159,12 @@ func (e *Engines) Describe(name string) (Program, *os.File, error) {
 // of p. It is executed as this daemon's own is, so its caller must trust where it is from.
 func (e *Engines) Add(p Program, fill func(io.Writer) error) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	has := p.Name == e.cfg.Own.Name || e.kept[p.Name].Name != ""
+	e.mu.Unlock()
 	switch {
 	case e.cfg.Dir == "":
 		return api.Errorf(api.CodeUnsupported, "this daemon keeps no engines")
-	case p.Name == e.cfg.Own.Name || e.kept[p.Name].Name != "":
+	case has:
 		return nil
 	case !digestForm.MatchString(p.Digest):
 		return api.Invalid("digest", "%q is none", p.Digest)
@@ -178,13 +179,19 @@ func (e *Engines) Add(p Program, fill func(io.Writer) error) error {
 		}
 		return nil
 	})
-	if err == nil {
-		err = e.describe(&p)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		e.kept[p.Name] = p
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.kept[p.Name].Name != "" {
+		return nil // another caller was quicker
 	}
-	return err
+	if err := e.describe(&p); err != nil {
+		return err
+	}
+	e.kept[p.Name] = p
+	return nil
 }
 
 // describe writes the document of a program.

@@ -26,6 +26,7 @@ import (
 	"ramet.dev/ramet/internal/node/reach"
 	"ramet.dev/ramet/internal/node/snapdir"
 	"ramet.dev/ramet/internal/node/snapshots"
+	"ramet.dev/ramet/internal/service/access"
 	"ramet.dev/ramet/internal/storage/hostfs"
 	"ramet.dev/ramet/internal/storage/paths"
 )
@@ -86,7 +87,7 @@ type Porter struct {
 	signer signer
 }
 
-// New returns a porter.
+// New returns a porter. Config.Trust must be valid.
 func New(cfg Config) *Porter {
 	return &Porter{cfg: cfg, signer: signer{path: cfg.Paths.SigningKey(), fs: hostfs.OS}}
 }
@@ -135,6 +136,9 @@ func (p *Porter) open(ctx context.Context, ref string) (_ *parcel, err error) {
 	if c.files, err = p.cfg.MemFiles.Files(c.names); err != nil {
 		return nil, err
 	}
+	if err := p.visible(ctx, c); err != nil {
+		return nil, err
+	}
 	rec := s.Record()
 	c.closes = append(c.closes, p.cfg.Images.UseImage(rec.Source.Image))
 	if c.image, err = p.cfg.Images.OpenImage(rec.Source.Image); err != nil {
@@ -146,6 +150,24 @@ func (p *Porter) open(ctx context.Context, ref string) (_ *parcel, err error) {
 	}
 	s.Note(ctx)
 	return c, nil
+}
+
+// visible refuses a caller that is bound to a tree and does not see all snapshots whose parts would leave: parts are
+// packed whole, with pages that this snapshot has no more.
+func (p *Porter) visible(ctx context.Context, c *parcel) error {
+	if !access.From(ctx).Bound() {
+		return nil
+	}
+	for _, name := range c.names {
+		id, _, ok := snapdir.Owner(name)
+		if !ok || id == c.id {
+			continue
+		}
+		if _, err := p.cfg.Snapshots.Find(ctx, id); err != nil {
+			return api.Errorf(api.CodeForbidden, "snapshot %s has parts of one that this token does not see: use a token for the whole tenant", c.id)
+		}
+	}
+	return nil
 }
 
 // describe fills in the configuration.
@@ -453,6 +475,11 @@ func (b *packed) pages(ctx context.Context, of artefact.Content, f *os.File) (er
 
 // PackContents says what a pack of a snapshot would take along, and what it leaves here.
 func (p *Porter) PackContents(ctx context.Context, ref string) (_ *api.PackContents, err error) {
+	turn, err := p.cfg.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer turn()
 	c, err := p.open(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("pack: %w", err)

@@ -63,9 +63,10 @@ func (p *Porter) push(ctx context.Context, snap string, req api.PushRequest, pro
 }
 
 // asked says on whose behalf a registry is asked: the credentials are those of the owner of
-// the daemon, whose tenant alone may use them.
+// the daemon, whose tenant alone may use them, and no caller that is bound to a tree or is a sandbox.
 func (p *Porter) asked(ctx context.Context) registry.Options {
-	return registry.Options{Anonymous: access.From(ctx).Tenant != access.DefaultTenant}
+	caller := access.From(ctx)
+	return registry.Options{Anonymous: caller.Tenant != access.DefaultTenant || caller.Bound() || caller.By != ""}
 }
 
 // Pull makes a snapshot of one in a registry.

@@ -95,8 +95,8 @@ func (p *Porter) sign(ctx context.Context, asked bool, manifest []byte) (string,
 // maxTrust bounds the keys that a request trusts.
 const maxTrust = 64
 
-// validTrust checks the keys of a request.
-func validTrust(keys []string) error {
+// ValidTrust checks the keys of a request.
+func ValidTrust(keys []string) error {
 	if len(keys) > maxTrust {
 		return api.Invalid("trust", "%d keys are trusted: %d are allowed", len(keys), maxTrust)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -68,7 +69,7 @@ func mayUnpack(ctx context.Context, req api.UnpackRequest) error {
 	if err := access.From(ctx).MayMakeTree("snapshots"); err != nil {
 		return err
 	}
-	return cmp.Or(api.ValidOptionalName("name", req.Name), validTrust(req.Trust))
+	return cmp.Or(api.ValidOptionalName("name", req.Name), ValidTrust(req.Trust))
 }
 
 // reserve is how much of a disk stays free, in bytes: a full one stops all sandboxes.
@@ -258,7 +259,7 @@ func (p *Porter) record(ctx context.Context, h *artefact.Head, req api.UnpackReq
 	}
 	tenant, id, sandbox := access.From(ctx).Tenant, api.NewID(api.KindSnapshot), api.NewID(api.KindSandbox)
 	net := reach.Network{Kept: reach.Kept{Placeholders: from.Placeholders}}
-	if from.Network != nil {
+	if from.Network != nil && len(p.cfg.Trust)+len(req.Trust) > 0 { // else a stranger would say what programs reach, and with which secrets
 		if net, err = p.cfg.Networks.Grant(ctx, networks.Owner{Tenant: tenant, Tree: sandbox}, &api.NetworkRequest{NetworkPolicy: *from.Network}, networks.Branch{}, net); err != nil {
 			return nil, fmt.Errorf("the network of the snapshot: %w", err)
 		}
@@ -266,16 +267,17 @@ func (p *Porter) record(ctx context.Context, h *artefact.Head, req api.UnpackReq
 	source := api.Sandbox{
 		ID: sandbox, Tenant: access.Recorded(tenant), Name: from.Name, State: api.StateDestroyed, Image: c.Image.ID, CreatedAt: c.CreatedAt, Limits: from.Limits,
 		Env: from.Env, Cwd: from.Cwd, User: from.User, Metadata: from.Metadata, Network: net.Policy, TrustHostCA: from.TrustHostCA,
+		Claimed:  slices.Sorted(maps.Keys(from.Metadata)), // by whoever made it: rules about access ignore it
 		Identity: api.Identity{SandboxID: sandbox, Hostname: from.Hostname},
 	}
 	return &snapshots.Record{
 		Snapshot: api.Snapshot{
 			ID: id, Tenant: source.Tenant, Name: name, Sandbox: sandbox, Image: c.Image.ID, CreatedAt: time.Now().UTC(), OnDisk: true, Engine: c.Engine.Name,
-			Metadata: from.Metadata, Origin: &api.SnapshotOrigin{Digest: h.Digest, Snapshot: c.ID, CreatedAt: c.CreatedAt},
+			Metadata: from.Metadata, Claimed: source.Claimed, Origin: &api.SnapshotOrigin{Digest: h.Digest, Snapshot: c.ID, CreatedAt: c.CreatedAt},
 		},
 		Ancestors: []string{sandbox},
 		History:   []fsview.ForkPoint{{Freeze: id, Line: id}},
-		Source:    source, Reach: net.Kept, Processor: c.Processor.Features,
+		Source:    source, Reach: net.Kept, Architecture: c.Processor.Architecture, Processor: c.Processor.Features,
 		Origin: &snapshots.Origin{Digest: h.Digest, Config: h.ConfigBytes},
 	}, nil
 }
@@ -403,6 +405,9 @@ func (a *arrival) image(ctx context.Context, from blobs) error {
 		return nil
 	}
 	c := &a.head.Config.Image
+	if err := a.porter.room(c.Size); err != nil { // its holes are written, too
+		return err
+	}
 	return a.pages(ctx, from, c.Content, func(frames io.Reader, x *artefact.Index) (err error) {
 		whole := artefact.PagesReader(ctx, frames, x)
 		defer whole.Close()
@@ -430,7 +435,7 @@ func (a *arrival) state(ctx context.Context, in *snapdir.Incoming, from blobs) e
 	if err := artefact.ReadStream(ctx, file, blob, c.State); err != nil {
 		return err
 	}
-	state, err := snapdir.OpenState(file)
+	state, err := snapdir.OpenForeignState(file)
 	if err != nil {
 		return api.Errorf(api.CodeCorrupt, "the state of the snapshot: %w", err)
 	}

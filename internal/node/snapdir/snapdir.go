@@ -31,12 +31,17 @@ type State struct {
 }
 
 // OpenState maps and parses a state file. The file may be closed afterwards.
-func OpenState(f *os.File) (*State, error) {
+func OpenState(f *os.File) (*State, error) { return openState(f, snapfile.Parse) }
+
+// OpenForeignState is OpenState for a state of another machine, whose parts but the guest's own are small.
+func OpenForeignState(f *os.File) (*State, error) { return openState(f, snapfile.ParseForeign) }
+
+func openState(f *os.File, parse func([]byte) (*snapfile.Snapshot, error)) (*State, error) {
 	data, err := MapFile(f)
 	if err != nil {
 		return nil, err
 	}
-	snap, err := snapfile.Parse(data)
+	snap, err := parse(data)
 	if err != nil {
 		_ = unix.Munmap(data) // its argument is right
 		return nil, err
