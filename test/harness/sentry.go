@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Processes returns the host processes of this node's sentries, blank ones
@@ -42,6 +43,25 @@ func (n *Node) Processes() []int {
 // it is being made.
 func (n *Node) Sentries() []int {
 	return slices.DeleteFunc(n.Processes(), func(pid int) bool { return sessionOf(pid) != pid || IsZygote(pid) })
+}
+
+// Starved lists the threads of sentries and of their processes that have waited for a processor, while they could run,
+// for longer than least.
+func (n *Node) Starved(least time.Duration) (list []string) {
+	for _, pid := range n.Processes() {
+		threads, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "schedstat"))
+		for _, file := range threads {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				continue // it has ended
+			}
+			var ran, waited, slices int64 // nanoseconds, as proc(5) says
+			if _, err := fmt.Sscan(string(text), &ran, &waited, &slices); err == nil && time.Duration(waited) > least {
+				list = append(list, fmt.Sprintf("%s: it ran for %v and waited for %v", filepath.Dir(file), time.Duration(ran), time.Duration(waited)))
+			}
+		}
+	}
+	return list
 }
 
 // IsZygote reports whether pid is the process that sentries are forks of.

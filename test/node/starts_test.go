@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,9 +39,9 @@ func TestCommandsStart(t *testing.T) {
 		}
 		trace := "no trace"
 		if tr, terr := n.Machine.Trace(harness.AsOwner, ref); terr == nil {
-			trace = tr.Now + tr.Missing + tr.Log
+			trace = "when it was late:\n" + working(tr.Missing+tr.Log) + "\nnow:\n" + working(tr.Now)
 		}
-		t.Errorf("a command in %s took %v: %v\n%s", ref, took, err, trace)
+		t.Errorf("a command in %s took %v: %v\nthreads that waited for a processor:\n%s\n%s", ref, took, err, strings.Join(n.Starved(time.Second), "\n"), trace)
 	}
 	all := func(refs ...string) {
 		var workers sync.WaitGroup
@@ -69,6 +70,17 @@ func TestCommandsStart(t *testing.T) {
 		}
 	})
 	t.Logf("%d commands, the slowest took %v", commands.Load(), time.Duration(slowest.Load()))
+}
+
+// working returns those parts of a trace that tell of tasks, of their calls, and of what the sentry is asked for.
+func working(trace string) string {
+	var kept []string
+	for part := range strings.SplitSeq(trace, "\n\n") {
+		if !strings.HasPrefix(part, "goroutine ") || strings.Contains(part, "kernel.(*Task)") || strings.Contains(part, "ramet.dev/ramet/internal/sentry") {
+			kept = append(kept, part)
+		}
+	}
+	return strings.Join(kept, "\n\n")
 }
 
 // occupy keeps the processors busy until the test ends.
