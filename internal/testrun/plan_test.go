@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -54,5 +57,29 @@ func TestByUrgency(t *testing.T) {
 	}
 	if want := []string{"a", "long", "b", "short"}; !slices.Equal(names, want) {
 		t.Errorf("the order is %v, not %v", names, want)
+	}
+}
+
+// TestTimesAreReadAsTheyAreWritten has a job whose name has a space.
+func TestTimesAreReadAsTheyAreWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "times.txt")
+	want := times{"go vet": 2 * time.Second, "sdk/python": 400 * time.Second}
+	var outcomes []*outcome
+	for name, took := range want {
+		outcomes = append(outcomes, &outcome{job: &job{name: name, output: lines}, took: took})
+	}
+	if err := (times{}).record(file, outcomes); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readTimes(file); err != nil || !maps.Equal(got, want) {
+		t.Errorf("it reads %v, %v", got, err)
+	}
+	for _, text := range []string{"alone\n", " 1.0\n", "name x\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readTimes(file); err == nil {
+			t.Errorf("%q is read as %v", text, got)
+		}
 	}
 }

@@ -45,9 +45,11 @@ func readTimes(file string) (times, error) {
 		return t, nil
 	}
 	for line := range strings.Lines(string(text)) {
-		name, seconds, _ := strings.Cut(strings.TrimSpace(line), " ")
+		line = strings.TrimSpace(line)
+		space := strings.LastIndexByte(line, ' ') // names of jobs have some
+		name, seconds := line[:max(0, space)], line[space+1:]
 		s, err := strconv.ParseFloat(seconds, 64)
-		if err != nil {
+		if err != nil || name == "" {
 			return nil, fmt.Errorf("%s: %q is not a name and seconds", file, line)
 		}
 		t[name] = asDuration(s)
