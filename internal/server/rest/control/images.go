@@ -59,14 +59,7 @@ func (h *images) routeImages(r *route.Router) {
 
 // imageResponses documents the answers of the operations that make an image.
 func imageResponses(r *route.Router) map[string]*huma.Response {
-	return map[string]*huma.Response{
-		"200": {Description: "Progress, if events are accepted", Content: map[string]*huma.MediaType{
-			httpwire.EventType: route.EventContent(r, "Events `progress` (Progress), then one `image` (Image) or `error` (Problem).", route.EventData{
-				httpwire.EventProgress: api.Progress{}, httpwire.EventImage: api.Image{}, httpwire.EventError: httpwire.Problem{},
-			}),
-		}},
-		"201": {Description: http.StatusText(http.StatusCreated), Content: route.JSONContent(r, api.Image{})},
-	}
+	return progressResponses(r, http.StatusCreated, httpwire.EventImage, api.Image{})
 }
 
 func (h *images) createImage(w http.ResponseWriter, r *http.Request, in *imageCreateInput) {
