@@ -127,8 +127,8 @@ func (a *Archive) section(f spooled) *io.SectionReader {
 type ReadOptions struct {
 	// Spool is the caller's, and used as long as the archive is.
 	Spool Spool
-	// Judge is told of the snapshot as soon as it is known, which is before its large blobs
-	// in archives that ArchiveWriter has written. It returns the blobs that are not wanted.
+	// Judge is called when the snapshot is known, before its large blobs are read
+	// from archives that ArchiveWriter has written. It returns the blobs to skip.
 	Judge func(*Head) (skip map[string]bool, err error)
 }
 
@@ -218,7 +218,7 @@ func (a *archiveReader) entry(h *tar.Header, r io.Reader) error {
 		return nil // other programs add files of their own, such as manifest.json
 	}
 	if digest = "sha256:" + digest; !digestForm.MatchString(digest) {
-		return corrupt("the archive has a blob %q, which is no digest", cut(name))
+		return corrupt("the archive has a blob with the invalid digest %q", cut(name))
 	}
 	return a.blob(digest, h, r)
 }

@@ -142,7 +142,7 @@ func decode(b []byte, v any, version *int) error {
 		return corrupt("a document of the snapshot is not valid JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return corrupt("a document of the snapshot goes on after its end")
+		return corrupt("a document of the snapshot has data after its end")
 	}
 	if *version != Version {
 		return api.Errorf(api.CodeUnsupported, "the snapshot has format version %d, this ramet reads %d: use a ramet that reads it", *version, Version)
@@ -203,7 +203,7 @@ func (c *Config) checkLists() error {
 	seen := map[string]bool{}
 	for _, id := range c.Lineage {
 		if !api.IsID(api.KindSandbox, id) && !api.IsID(api.KindSnapshot, id) {
-			return corrupt("the snapshot has an ancestor %q, which is no id", cut(id))
+			return corrupt("the snapshot has an ancestor with the invalid id %q", cut(id))
 		}
 		if seen[id] || id == c.ID {
 			return corrupt("the snapshot descends from %s in a loop", id)
@@ -211,7 +211,7 @@ func (c *Config) checkLists() error {
 		seen[id] = true
 	}
 	if !api.IsID(api.KindSnapshot, c.ID) {
-		return corrupt("the snapshot has the id %q, which is none", cut(c.ID))
+		return corrupt("the snapshot has an invalid id %q", cut(c.ID))
 	}
 	return nil
 }

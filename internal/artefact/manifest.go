@@ -122,7 +122,7 @@ func ParseManifest(b []byte) (*Manifest, error) {
 	}
 	switch {
 	case m.SchemaVersion != 2, m.MediaType != "" && m.MediaType != manifestType:
-		return nil, corrupt("the manifest of the snapshot is none of the OCI")
+		return nil, corrupt("the snapshot has no valid OCI manifest")
 	case m.ArtifactType != ArtifactType, m.Config.MediaType != ConfigType:
 		return nil, corrupt("%q is not a snapshot of ramet: its type is %q", cut(m.Config.Digest), cut(m.ArtifactType))
 	case len(m.Layers) > maxLayers:
@@ -142,7 +142,7 @@ func ParseManifest(b []byte) (*Manifest, error) {
 func (d *Descriptor) check(most int64) error {
 	switch {
 	case !digestForm.MatchString(d.Digest):
-		return corrupt("a blob of the snapshot has the digest %q, which is none", cut(d.Digest))
+		return corrupt("a blob of the snapshot has an invalid digest %q", cut(d.Digest))
 	case d.Size < 0 || d.Size > most:
 		return hostile("blob %s has %d bytes: %d are allowed", d.Digest, d.Size, most)
 	}

@@ -151,7 +151,7 @@ func ReadPages(ctx context.Context, r io.Reader, x *Index, fn func(place int64, 
 		if err != nil && n == 0 {
 			return err
 		}
-		return corrupt("a part of the snapshot goes on after its last frame")
+		return corrupt("a part of the snapshot has data after its last frame")
 	}
 	return nil
 }

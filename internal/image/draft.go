@@ -147,7 +147,7 @@ func IDOf(digest string) (string, error) {
 	hexed, ok := strings.CutPrefix(digest, "sha256:")
 	sum, err := hex.DecodeString(hexed)
 	if !ok || err != nil || len(sum) != sha256.Size {
-		return "", corrupt("image has digest %q, which is none", digest)
+		return "", corrupt("image has an invalid digest %q", digest)
 	}
 	return catalog.ID([sha256.Size]byte(sum)), nil
 }

@@ -55,8 +55,8 @@ func (n *Node) Starved(least time.Duration) (list []string) {
 			if err != nil {
 				continue // it has ended
 			}
-			var ran, waited, slices int64 // nanoseconds, as proc(5) says
-			if _, err := fmt.Sscan(string(text), &ran, &waited, &slices); err == nil && time.Duration(waited) > least {
+			var ran, waited int64 // nanoseconds, the first two numbers as proc(5) says
+			if _, err := fmt.Sscan(string(text), &ran, &waited); err == nil && time.Duration(waited) > least {
 				list = append(list, fmt.Sprintf("%s: it ran for %v and waited for %v", filepath.Dir(file), time.Duration(ran), time.Duration(waited)))
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func (g *Group) e2bPrepare() *cobra.Command {
 
 func validTemplates(names []string) error {
 	for _, name := range names {
-		if name != e2bTemplates[0] && name != e2bTemplates[1] {
+		if !slices.Contains(e2bTemplates, name) {
 			return api.Invalid("template", "%q is not %s", name, strings.Join(e2bTemplates, " or "))
 		}
 	}

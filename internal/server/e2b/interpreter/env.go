@@ -15,15 +15,11 @@ import (
 // restoreTimeout bounds how long the variables of a cell take to be removed.
 const restoreTimeout = 10 * time.Second
 
-// withEnv runs a cell while variables of its environment are set in its context, which has its own values again
-// afterwards.
-func (i *Interpreter) withEnv(ctx context.Context, sandbox string, cell api.RunCodeRequest, lang string, env map[string]string, run func() error) error {
-	if len(env) == 0 {
+// between runs a cell between two pieces of code in its context, which set variables of its environment and restore
+// them. Without variables the pieces are empty, and only the cell runs.
+func (i *Interpreter) between(ctx context.Context, sandbox string, cell api.RunCodeRequest, lang, set, restore string, run func() error) error {
+	if set == "" {
 		return run()
-	}
-	set, restore, err := variables(lang, env)
-	if err != nil {
-		return err
 	}
 	if err := i.quietly(ctx, sandbox, cell, lang, set); err != nil {
 		return err

@@ -188,19 +188,22 @@ func (i *Interpreter) execute(w http.ResponseWriter, r request) {
 	}
 	req := api.RunCodeRequest{Code: in.Code, Context: in.Context}
 	lang, err := language(in.Language)
-	if err == nil && in.Context == "" {
-		_, _, err = variables(lang, in.Env) // before an interpreter starts
-	}
+	byDefault := in.Context == "" || slices.Contains(r.defaults, in.Context)
 	switch {
 	case err != nil:
 	case in.Context == "":
 		req.Language = lang
-		err = i.ensure(r, lang)
-	case slices.Contains(r.defaults, in.Context):
+	case byDefault:
 		lang = in.Context
-		err = i.ensure(r, lang)
 	case len(in.Env) > 0:
 		lang, err = i.languageOf(r, in.Context)
+	}
+	var set, restore string // before an interpreter starts: the variables may be refused
+	if err == nil && len(in.Env) > 0 {
+		set, restore, err = variables(lang, in.Env)
+	}
+	if err == nil && byDefault {
+		err = i.ensure(r, lang)
 	}
 	if err != nil {
 		envd.WriteError(w, err)
@@ -220,7 +223,7 @@ func (i *Interpreter) execute(w http.ResponseWriter, r request) {
 		return nil
 	}
 	var res *api.RunResult
-	err = i.withEnv(r.Context(), r.sandbox, req, lang, in.Env, func() (err error) {
+	err = i.between(r.Context(), r.sandbox, req, lang, set, restore, func() (err error) {
 		res, err = i.svc.RunCode(r.Context(), r.sandbox, req, api.RunIO{Stdout: output{out, "stdout"}, Stderr: output{out, "stderr"}, Result: results})
 		return err
 	})
